@@ -1,0 +1,197 @@
+"""The command `sifirdan`: chat, generate, verify, doctor, ui, track. Thin: the work is elsewhere."""
+
+import argparse
+import os
+import subprocess
+from pathlib import Path
+
+from sifirdan import runs
+from sifirdan.errors import DataError, run_command
+
+MODELS = {"chat": Path("models/chat"), "base": Path("models/base")}
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    arguments = _parser().parse_args()
+    run_command(lambda: arguments.run(arguments))
+
+
+def chat(arguments: argparse.Namespace) -> None:
+    """Talk to a model turn by turn; an empty line or Ctrl-D ends, /sil forgets the talk."""
+    from sifirdan.chat import Message, fit_prompt
+    from sifirdan.evals.answers import stop_rules
+    from sifirdan.generate import Sampling, steps
+    from sifirdan.tokenizer import StreamDecoder
+
+    model, tokenizer = _load(arguments)
+    sampling = Sampling(arguments.temperature, arguments.top_k, arguments.top_p)
+    system: list[Message] = (
+        [{"role": "system", "content": arguments.system}] if arguments.system else []
+    )
+    messages = list(system)
+    answer_room = min(arguments.max_new_tokens, model.config.context_length // 2)
+    seed = arguments.seed
+    print("Yazın ve Enter'a basın. /sil konuşmayı siler, boş satır veya Ctrl-D bitirir.")
+    while True:
+        try:
+            said = input("> ").strip()
+        except EOFError:
+            print()
+            return
+        if not said:
+            return
+        if said == "/sil":
+            messages = list(system)
+            print("(konuşma silindi)")
+            continue
+        asked: list[Message] = [*messages, {"role": "user", "content": said}]
+        room = model.config.context_length - answer_room
+        try:
+            prompt, dropped = fit_prompt(tokenizer, asked, room)
+        except DataError as error:
+            print(f"(bu ileti çok uzun, kısaltın: {str(error).splitlines()[0]})")
+            continue
+        if dropped:
+            print(f"(konuşma uzadı: en eski {dropped} ileti unutuldu)")
+        decoder = StreamDecoder(tokenizer)
+        parts = []
+        for fresh in steps(
+            model, [prompt], max_new_tokens=answer_room, sampling=sampling, seed=seed,
+            **stop_rules(tokenizer),
+        ):  # fmt: skip
+            parts.append(decoder.push(fresh[0]) if fresh[0] is not None else "")
+            print(parts[-1], end="", flush=True)
+        parts.append(decoder.flush())
+        print(parts[-1], flush=True)
+        seed += 1
+        reply = "".join(parts)
+        messages = [*asked, {"role": "assistant", "content": reply}] if reply.strip() else messages
+
+
+def generate(arguments: argparse.Namespace) -> None:
+    """Continue a text (or begin one from nothing) and print it."""
+    from sifirdan.generate import Sampling, steps
+    from sifirdan.tokenizer import StreamDecoder
+
+    model, tokenizer = _load(arguments)
+    prompt = [tokenizer.eos_id, *tokenizer.encode(arguments.prompt)]
+    room = model.config.context_length - len(prompt)
+    if room < 1:
+        raise DataError(
+            f"the prompt has {len(prompt)} tokens",
+            expected=f"fewer than {model.config.context_length}, the model's context",
+            todo="shorten it",
+        )
+    decoder = StreamDecoder(tokenizer)
+    print(arguments.prompt, end="", flush=True)
+    for fresh in steps(
+        model, [prompt], max_new_tokens=min(arguments.max_new_tokens, room),
+        sampling=Sampling(arguments.temperature, arguments.top_k, arguments.top_p),
+        stop_ids=[tokenizer.eos_id], seed=arguments.seed,
+        forbidden_ids=sorted(tokenizer.control_ids - {tokenizer.eos_id}),
+    ):  # fmt: skip
+        print(decoder.push(fresh[0]) if fresh[0] is not None else "", end="", flush=True)
+    print(decoder.flush())
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Hash every file of finished folders again and name what differs."""
+    failed = 0
+    for path in arguments.paths:
+        manifest = runs.read_manifest(path)
+        problems = runs.check_files(path, manifest)
+        failed += bool(problems)
+        for problem in problems:
+            print(f"{path}: {problem}")
+        if not problems:
+            print(f"{path}: whole ({manifest.kind}, {len(manifest.files)} files)")
+    return int(failed > 0)
+
+
+def doctor(_: argparse.Namespace) -> int:
+    """Say what this machine has, what is missing and how to get it."""
+    from sifirdan.doctor import examine
+
+    findings = examine(Path.cwd())
+    for finding in findings:
+        print(
+            f"{'ok   ' if finding.ok else 'MISSING' if finding.needed else 'note '} {finding.text}"
+        )
+        if finding.todo:
+            print(f"      what to do: {finding.todo}")
+    return int(any(finding.needed and not finding.ok for finding in findings))
+
+
+def ui(arguments: argparse.Namespace) -> int:
+    """Serve the MLflow comparison on 127.0.0.1 until Ctrl-C."""
+    from sifirdan import track
+
+    print(f"Open {track.ui_url(arguments.port)}\nCtrl-C ends it.", flush=True)
+    return subprocess.call(
+        track.ui_command(arguments.port), env=os.environ | track.ui_environment()
+    )
+
+
+def replay(arguments: argparse.Namespace) -> None:
+    """Give the tracking store what a run could not log."""
+    from sifirdan import track
+
+    for path in arguments.paths:
+        print(f"{path}: {track.replay(path)}")
+
+
+def _load(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from sifirdan.device import pick_device
+    from sifirdan.model.checkpoint import load_model
+    from sifirdan.tokenizer import Tokenizer
+
+    folder = MODELS.get(arguments.model, Path(arguments.model))
+    if not (folder / "config.json").is_file():
+        raise DataError(
+            f"{folder}: there is no model",
+            expected="'chat', 'base' or a model folder",
+            todo="run make first (or dvc pull), from the project's folder",
+        )
+    return load_model(folder, pick_device(arguments.device)), Tokenizer.load(folder)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sifirdan", description=__doc__.split(":")[0])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, function) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+        command = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
+        command.set_defaults(run=function)
+        return command
+
+    for command, model in ((add("chat", chat), "chat"), (add("generate", generate), "base")):
+        command.add_argument("--model", default=model, help="chat, base or a model folder")
+        command.add_argument(
+            "--temperature", type=float, default=0.7 if model == "base" else 0.5, help="0 is greedy"
+        )
+        command.add_argument(
+            "--top-k", type=int, default=0, help="most likely pieces drawn from; 0: all"
+        )
+        command.add_argument(
+            "--top-p", type=float, default=0.9, help="share of probability drawn from"
+        )
+        command.add_argument(
+            "--max-new-tokens", type=int, default=120, help="longest answer, in tokens"
+        )
+        command.add_argument("--seed", type=int, default=1, help="of the draw")
+        command.add_argument("--device", default="cpu", help="auto, cpu, cuda or mps")
+        if model == "chat":
+            command.add_argument("--system", default="", help="a system message at the start")
+        else:
+            command.add_argument("prompt", nargs="?", default="", help="the text to continue")
+    verify_command = add("verify", verify)
+    verify_command.add_argument("paths", nargs="+", type=Path, help="folders with a manifest.json")
+    add("doctor", doctor)
+    add("ui", ui).add_argument("--port", type=int, default=5000)
+    add("replay", replay).add_argument("paths", nargs="+", type=Path, help=".track/*.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

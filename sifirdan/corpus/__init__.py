@@ -1,0 +1,1 @@
+"""Text on its way to the model: sources, records, instructions, shards, loader."""

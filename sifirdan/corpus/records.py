@@ -1,0 +1,194 @@
+"""Documents: what one is, how it gets its id and split, and Parquet files of them.
+
+Every document carries its source, licence and origin, so any text can be traced. Files are written
+and read in row groups bounded by bytes, so memory does not grow with the corpus. Not for cleaning.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sifirdan.errors import DataError
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.large_string()),  # 64-bit offsets: one text may be larger than 2 GB together
+        ("source", pa.string()),
+        ("license", pa.string()),
+        ("origin", pa.string()),
+        ("meta", pa.string()),
+    ]
+)
+
+ROW_GROUP_CHARS = 8 << 20  # what is held in memory at once, while writing and reading
+PART_CHARS = 256 << 20  # a part file; few large ones, as DVC pays for each file
+
+# Of 10,000 equal buckets of the key's hash, the first 300 are for validation only and the next
+# 300 for test only, whatever the settings: a text held out once is held out for ever.
+BUCKETS = 10_000
+VAL_BUCKETS = 300
+TEST_BUCKETS = 300
+
+Split = Literal["train", "val", "test", "reserved"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One text as a reader finds it; `origin` is its place inside the source."""
+
+    origin: str
+    text: str
+    meta: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A place in a source where a text should be but cannot be read."""
+
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text of the corpus with where it comes from and under which licence."""
+
+    id: str
+    text: str
+    source: str
+    license: str
+    origin: str
+    meta: dict[str, Any]
+
+
+def document(record: Record, *, source: str, license: str) -> Document:
+    """A reader's record with its id, source and licence."""
+    found = document_id(source, record.origin, record.text)
+    return Document(found, record.text, source, license, record.origin, record.meta)
+
+
+def document_id(source: str, origin: str, text: str) -> str:
+    """32 hexadecimal digits that stay the same as long as the source does."""
+    return hashlib.sha256("\0".join((source, origin, text)).encode()).hexdigest()[:32]
+
+
+def split_of(key: str, val_share: float) -> Split:
+    """The split of a text by its dedup key: a pure function, so that equal texts never part.
+    `val_share` of all text is val; what is left of its slice is reserved and never trained on."""
+    bucket = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % BUCKETS
+    if bucket < round(val_share * BUCKETS):
+        return "val"
+    if bucket < VAL_BUCKETS:
+        return "reserved"
+    return "test" if bucket < VAL_BUCKETS + TEST_BUCKETS else "train"
+
+
+class DocumentFile:
+    """A Parquet file being written; the same documents give the same bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.num_chars = 0
+        self._buffer: list[tuple[str, ...]] = []
+        self._buffered_chars = 0
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+
+    def add(self, document: Document) -> None:
+        row = _row(document)
+        self._buffer.append(row)
+        self.num_chars += len(document.text)
+        self._buffered_chars += sum(map(len, row))
+        if self._buffered_chars >= ROW_GROUP_CHARS:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._buffer:
+            columns = [
+                pa.array(column, field.type)
+                for column, field in zip(zip(*self._buffer, strict=True), SCHEMA, strict=True)
+            ]
+            self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
+        self._buffer, self._buffered_chars = [], 0
+
+
+class PartWriter:
+    """A folder of part-00000.parquet, part-00001.parquet …; always at least one, maybe empty."""
+
+    def __init__(self, folder: Path, *, part_chars: int = PART_CHARS) -> None:
+        self._folder, self._part_chars, self._num_parts = folder, part_chars, 0
+        folder.mkdir(parents=True)
+        self._file = self._next()
+
+    def add(self, document: Document) -> None:
+        if self._file.num_chars >= self._part_chars:
+            self._file.close()
+            self._file = self._next()
+        self._file.add(document)
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def _next(self) -> DocumentFile:
+        self._num_parts += 1
+        return DocumentFile(self._folder / f"part-{self._num_parts - 1:05d}.parquet")
+
+
+def write_parquet(path: Path, rows: Iterable[Document]) -> None:
+    """Write documents to one Parquet file, with memory bounded by ROW_GROUP_CHARS."""
+    file = DocumentFile(path)
+    for row in rows:
+        file.add(row)
+    file.close()
+
+
+def read_parquet(path: Path) -> Iterator[Document]:
+    """The documents of a Parquet file in their order, one row group in memory at a time."""
+    try:
+        file = pq.ParquetFile(path)
+        for number in range(file.num_row_groups):
+            for row in file.read_row_group(number).to_pylist():
+                yield Document(**{**row, "meta": json.loads(row["meta"])})
+    except (OSError, pa.ArrowException) as error:
+        size = path.stat().st_size if path.exists() else 0
+        raise DataError(
+            f"{path}: cannot be read as Parquet ({size} bytes): {error}",
+            expected="a whole Parquet file",
+            todo="make or fetch the file anew",
+        ) from None
+
+
+def read_folder(folder: Path) -> Iterator[Document]:
+    """The documents of all parts of a folder, in their order."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        yield from read_parquet(path)
+
+
+def _row(document: Document) -> tuple[str, ...]:
+    meta = json.dumps(document.meta, ensure_ascii=False, sort_keys=True)
+    return (
+        document.id,
+        document.text,
+        document.source,
+        document.license,
+        document.origin,
+        meta,
+    )

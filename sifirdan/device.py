@@ -1,0 +1,136 @@
+"""What the machine can do: device, precision, threads, compiling, memory.
+
+`Runtime` is the section `runtime` of params.yaml: hardware only, no DVC parameter. What of it can
+change bits (threads, micro-batch, compiling) is recorded in manifests and in the resume state.
+"""
+
+import ctypes
+import logging
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from sifirdan.config import require
+from sifirdan.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """See params.yaml for each key."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    threads: int | None
+    loader_workers: int
+    micro_batch: int | None
+    compile: Literal["auto", "on", "off"]
+    log_every_steps: int
+    checkpoint_every_steps: int
+
+    def __post_init__(self) -> None:
+        require(
+            self.threads is None or self.threads >= 1,
+            "runtime.threads",
+            self.threads,
+            "1 or more, or null",
+        )
+        require(
+            self.loader_workers >= 0, "runtime.loader_workers", self.loader_workers, "0 or more"
+        )
+        require(
+            self.micro_batch is None or self.micro_batch >= 1,
+            "runtime.micro_batch", self.micro_batch, "1 or more sequences, or null",
+        )  # fmt: skip
+        for key in ("log_every_steps", "checkpoint_every_steps"):
+            require(getattr(self, key) >= 1, f"runtime.{key}", getattr(self, key), "1 or more")
+
+
+def prepare(runtime: Runtime) -> torch.device:
+    """Set threads and allocator for this process; returns the device to use."""
+    if runtime.threads is not None:
+        torch.set_num_threads(runtime.threads)
+    _keep_big_buffers()
+    return pick_device(runtime.device)
+
+
+def pick_device(wanted: str) -> torch.device:
+    """`auto` takes CUDA, then Apple's MPS, then the CPU."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if wanted == "auto":
+        return torch.device(next(name for name, here in available.items() if here))
+    if not available[wanted]:
+        raise ConfigError(
+            f"runtime.device is {wanted!r}, which torch does not see here",
+            expected="one of "
+            + ", ".join(["auto", *(name for name, here in available.items() if here)]),
+            todo="set runtime.device to auto, or install a torch build for it (see README)",
+        )
+    return torch.device(wanted)
+
+
+def pick_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The type to compute in. bf16 is taken where the hardware multiplies it (CUDA from compute
+    capability 8, CPUs with AVX512-BF16 or AMX); elsewhere it is emulated and slower than fp32."""
+    real_bf16 = _has_real_bf16(device)
+    if precision == "bf16" and not real_bf16:
+        logger.warning(
+            "precision: bf16 is asked for, but %s has no fast bf16; taking fp32", device.type
+        )
+    return torch.bfloat16 if precision != "fp32" and real_bf16 else torch.float32
+
+
+def should_compile(wanted: str, device: torch.device) -> bool:
+    """Whether to use torch.compile: tried on a small function first, so that a machine without a
+    working compiler says so in one line and trains eager."""
+    if wanted == "off" or (wanted == "auto" and device.type == "mps"):
+        return False
+    if device.type == "cpu" and not (
+        shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    ):
+        logger.info("torch.compile: there is no C++ compiler here; training eager (slower)")
+        return False
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.cwd() / ".cache" / "inductor"))
+    try:
+        probe = torch.compile(lambda x: (x * 2 + 1).relu())
+        probe(torch.ones(8, device=device))
+    except Exception as error:  # whatever the compiler stack raises here, eager works
+        logger.info(
+            "torch.compile: does not work here (%s); training eager", str(error).splitlines()[0]
+        )
+        return False
+    return True
+
+
+def _has_real_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device)[0] >= 8
+    if device.type == "cpu" and sys.platform == "linux":
+        try:
+            flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        except OSError:
+            return False
+        return "avx512_bf16" in flags or "amx_bf16" in flags
+    return False
+
+
+def _keep_big_buffers() -> None:
+    """Tell glibc not to hand big buffers back after each step: they cost thousands of page faults."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_threshold, 1 << 30)
+    libc.mallopt(trim_threshold, (1 << 31) - 1)

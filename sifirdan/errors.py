@@ -1,0 +1,48 @@
+"""The errors a user can fix, and how a command ends on one: a plain message, no traceback.
+
+Every message says what was found, what was expected and what to do. A mistake of ours is an
+`assert` or an ordinary exception and keeps its traceback.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+
+
+class SifirdanError(Exception):
+    """Something the user can mend; carries the whole message."""
+
+    def __init__(self, found: str, *, expected: str = "", todo: str = "") -> None:
+        lines = [found]
+        if expected:
+            lines.append(f"  expected: {expected}")
+        if todo:
+            lines.append(f"  what to do: {todo}")
+        super().__init__("\n".join(lines))
+
+
+class ConfigError(SifirdanError):
+    """A value in `params.yaml` or on the command line."""
+
+
+class DataError(SifirdanError):
+    """A source, a text or an intermediate file."""
+
+
+class CheckpointError(SifirdanError):
+    """A model folder or a saved training state."""
+
+
+def run_command(main: Callable[[], int | None]) -> None:
+    """Run an entry point and exit: 0, its own code, 1 after a fixable error, 130 after Ctrl-C."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for noisy in ("httpx", "datasets", "alembic", "mlflow", "matplotlib"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        sys.exit(main() or 0)
+    except SifirdanError as error:
+        sys.stderr.write(f"\n{type(error).__name__}: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped; run the same command again to continue\n")
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""Measurements of a finished model folder."""

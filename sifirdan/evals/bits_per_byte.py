@@ -1,0 +1,82 @@
+"""Bits per byte: the one number that compares models with different tokenizers.
+
+Total negative log-likelihood of every token, the closing mark of each document included, divided
+once by the UTF-8 bytes of the documents' text as stored. Each document is scored on its own from
+`</s>`, so the result depends on weights and text alone. A document longer than the window is cut
+into windows that overlap by `window - stride` tokens of context, and every token is scored once.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sifirdan.corpus.loader import IGNORE
+from sifirdan.evals.likelihood import Piece, nats_of
+from sifirdan.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums that can be added up; the ratios are taken once, at the end."""
+
+    nats: float
+    tokens: int
+    num_bytes: int
+    documents: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nats / math.log(2) / self.num_bytes
+
+    @property
+    def token_perplexity(self) -> float:
+        return math.exp(self.nats / self.tokens)
+
+
+def score_documents(
+    model: Transformer,
+    documents: Sequence[np.ndarray],
+    num_bytes: Sequence[int],
+    *,
+    window: int,
+    stride: int,
+    eos_id: int,
+) -> list[Score]:
+    """A Score for each document, given as its ids with the closing mark. A document of just `</s>`
+    has one token to score."""
+    assert 1 <= stride <= window <= model.config.context_length, (stride, window)
+    pieces = [
+        piece
+        for owner, ids in enumerate(documents)
+        for piece in _windows(owner, ids, window, stride, eos_id)
+    ]
+    nats = nats_of(model, pieces, len(documents))
+    return [
+        Score(value, len(ids), size, 1)
+        for value, ids, size in zip(nats, documents, num_bytes, strict=True)
+    ]
+
+
+def total(scores: Sequence[Score]) -> Score:
+    """The sum of scores."""
+    return Score(
+        math.fsum(score.nats for score in scores),
+        sum(score.tokens for score in scores),
+        sum(score.num_bytes for score in scores),
+        sum(score.documents for score in scores),
+    )
+
+
+def _windows(owner: int, ids: np.ndarray, window: int, stride: int, eos_id: int) -> Iterator[Piece]:
+    targets = ids.astype(np.int64)
+    inputs = np.concatenate([[eos_id], targets[:-1]])
+    scored = start = 0
+    while scored < len(ids):
+        end = min(start + window, len(ids))
+        wanted = targets[start:end].copy()
+        wanted[: scored - start] = IGNORE  # an earlier window scored these
+        yield Piece(owner, inputs[start:end], wanted)
+        scored = end
+        start += stride

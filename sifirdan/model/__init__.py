@@ -1,0 +1,1 @@
+"""The transformer, written by us, and its checkpoint folder."""

@@ -1,0 +1,369 @@
+"""MLflow tracking of the stages: one top-level run a `dvc repro`, one nested run a stage execution.
+
+The only file that imports MLflow, and only inside functions. Not for results: metrics files and
+outputs are complete without it, and no failure here may stop a stage. Every event is written to a
+journal (`.track/<run>.jsonl`) and then applied to the store; applying one twice changes nothing,
+so a journal can be replayed at any time (`sifirdan track replay`). A journal is removed once the
+store holds all of it; what a store cannot hold (NaN, infinities) stays in it.
+"""
+
+import contextlib
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sifirdan import runs, track_record
+from sifirdan.config import PARAMS_FILE, read_yaml
+from sifirdan.errors import ConfigError, DataError
+from sifirdan.track_store import Store
+
+EXPERIMENT = "sifirdan"
+LOCK_TRIES = 12  # of runs.LOCK_WAIT_SECONDS each
+# A dead server may cost seconds, never the minutes that MLflow's own retries take.
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves 0.6 GB of job workers
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+_log = logging.getLogger(__name__)
+_open_runs: list["Run"] = []
+
+
+@contextlib.contextmanager
+def stage(
+    name: str,
+    *,
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    resume_run_id: str | None = None,
+) -> Iterator["Run"]:
+    """Track one execution of the stage `name`. `inputs` and `outputs` are folders with a
+    manifest, whose hashes become data sets and the tags `in.*` and `out.*`."""
+    run = Run(name, params, inputs)
+    if resume_run_id:
+        run.reopen(resume_run_id)
+    _open_runs.append(run)
+    status = "FAILED"
+    try:
+        yield run
+        status = "FINISHED"
+    finally:
+        _open_runs.remove(run)
+        run._end(status, outputs)
+
+
+def close_pipeline(all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
+    """Give the pipeline run the numbers of the stages that DVC skipped, and finish it. Called
+    by the last stage inside its `with stage(...)`; both mappings go from stage to file."""
+    assert _open_runs, "close_pipeline is called inside `with track.stage(...)`"
+    _open_runs[-1]._close_pipeline(all_metrics, curves)
+
+
+def replay(path: Path) -> str:
+    """Bring the store up to date with a journal; what it holds already is not doubled. Returns
+    the id of the run in the store."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such journal", expected="a file .track/*.jsonl")
+    events = track_record.read_journal(path)
+    if not events or events[0].get("event") != "start":
+        raise DataError(f"{path}: is not a journal of a run", expected="a file .track/*.jsonl")
+    try:
+        return _replay(events)
+    except Exception as error:
+        raise DataError(
+            f"{path}: the store did not take it: {error}",
+            todo="mend or replace the store (MLFLOW_TRACKING_URI, or mlflow.db), then replay again",
+        ) from error
+
+
+def ui_command(port: int) -> list[str]:
+    """The command that serves the local store's pages on 127.0.0.1; see `ui_environment`."""
+    if _is_server(_store_uri()):
+        raise ConfigError(
+            f"MLFLOW_TRACKING_URI is {_store_uri()}, which is a server already",
+            todo=f"open {ui_url(port)}, or unset the variable to see the local store",
+        )
+    server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", _store_uri()]
+    return [*server, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+
+
+def ui_environment() -> dict[str, str]:
+    """The environment for `ui_command`: no telemetry, no job workers."""
+    return os.environ | _ENVIRONMENT
+
+
+def ui_url(port: int) -> str:
+    """The page that compares whole pipelines in charts; MLflow's own start page does not."""
+    uri = _store_uri()
+    server = uri.rstrip("/") if _is_server(uri) else f"http://127.0.0.1:{port}"
+    try:
+        store = _open_store()
+        store.sweep()
+    except Exception as error:  # noqa: BLE001 - the page itself says more about a broken store
+        _log.warning("tracking store %s cannot be opened: %s", uri, error)
+        return server
+    query = "workflowType=machine_learning&compareRunsMode=CHART"
+    return f"{server}/#/experiments/{store.experiment_id}/runs?{query}"
+
+
+class Run:
+    """One stage execution. No method but `finish` raises: tracking never stops a stage."""
+
+    def __init__(self, stage: str, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> None:
+        self.stage = stage
+        self.pipeline = track_record.pipeline_key()
+        self.run_id = f"{stage}-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
+        self.parent_id = ""
+        self._store: Store | None = None
+        self._journal: track_record.Journal | None = None
+        self._keep_journal = False
+        self._warned: set[str] = set()
+        self._monitor: Any = None
+        self._is_main = os.environ.get("RANK", "0") == "0"  # torchrun: the first process only
+        if self._is_main:
+            self._try("journal", lambda: self._open_journal(f"{self.run_id}.jsonl"))
+            self._try("store", self._connect)
+            self._try("record", lambda: self._start(params, inputs))
+
+    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Points of the run's curves; buffered. The journal has them at once."""
+        good: dict[str, float] = {}
+        for name, value in values.items():
+            self._try(f"metric {name}", partial(_add_float, good, name, value))
+        self._try("record", lambda: self._emit("metrics", step=int(step), values=good))
+
+    def log_artifact(self, path: Path) -> None:
+        """Keep a copy of a file with the run."""
+        self._try(
+            "record", lambda: self._emit("artifact", path=str(Path(path).resolve(strict=True)))
+        )
+
+    def log_text(self, text: str, name: str) -> None:
+        """Keep a text with the run, as the file `name`."""
+        self._try("record", lambda: self._emit("text", name=name, text=text))
+
+    def finish(self, metrics: Mapping[str, Any], path: Path) -> None:
+        """Write the stage's metrics file, then log its numbers to this run and its pipeline."""
+        if not self._is_main:
+            return
+        runs.write_json(path, track_record.spell_nonfinite(metrics))
+        values = track_record.numbers(metrics)
+        self._try("record", lambda: self._emit("final", stage=self.stage, values=values))
+        self.log_artifact(path)
+
+    def reopen(self, run_id: str) -> None:
+        """Continue the earlier run that a resumed training belongs to, with its pipeline run;
+        the run begun for this execution disappears. Steps that the killed process logged beyond
+        its last checkpoint are not logged again, so the curve is one line without doubles."""
+        self._try("record", lambda: self._reopen(run_id))
+
+    def _open_journal(self, name: str) -> None:
+        self._journal = track_record.Journal(track_record.journal_folder() / name)
+
+    def _connect(self) -> None:
+        self._store = _open_store()
+
+    def _start(self, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> None:
+        tags, diff = track_record.provenance(self.stage)
+        datasets = [track_record.dataset(name, Path(path)) for name, path in inputs.items()]
+        self._emit(
+            "start",
+            track_id=self.run_id,
+            stage=self.stage,
+            pipeline=self.pipeline,
+            process=track_record.process_key(),
+            params=track_record.flatten(params),
+            pipeline_params=_all_params(),
+            tags=tags,
+            diff=diff,
+            inputs=[entry for entry in datasets if entry],
+        )
+        self._adopt_ids()
+
+    def _adopt_ids(self) -> None:
+        if self._store:
+            self.run_id, self.parent_id = self._store.run_id, self._store.parent_id
+            self._emit("stored", run_id=self.run_id, parent_id=self.parent_id)
+            self._try("system metrics", self._start_monitor)
+
+    def _start_monitor(self) -> None:
+        """System metrics; a stage shorter than the sampling interval of 10 s gets none."""
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        self._monitor = SystemMetricsMonitor(
+            self.run_id, resume_logging=True, tracking_uri=_store_uri()
+        )
+        self._monitor.start()
+
+    def _stop_monitor(self) -> None:
+        if self._monitor:
+            self._monitor.finish()
+            self._monitor = None
+
+    def _reopen(self, run_id: str) -> None:
+        if not self._is_main or run_id == self.run_id:
+            return
+        self._try("system metrics", self._stop_monitor)
+        journal = track_record.find_journal(run_id)
+        events = track_record.read_journal(journal) if journal else []
+        if self._store and events and not self._store.knows(run_id):
+            run_id = _replay(events)  # the earlier process had no store
+        if journal and self._journal:
+            self._journal.remove()
+            self._open_journal(journal.name)
+            self._keep_journal = any(map(track_record.has_nonfinite, events))
+        self._emit(
+            "reopen",
+            run_id=run_id,
+            pipeline=self.pipeline,
+            process=track_record.process_key(),
+            pipeline_params=_all_params(),
+        )
+        if self._store and self._store.run_id == run_id:
+            self._store.catch_up(events)
+        self._adopt_ids()
+
+    def _close_pipeline(self, all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
+        for name in {**all_metrics, **curves}:
+            replay = partial(self._replay_stage, name, all_metrics.get(name), curves.get(name))
+            self._try("record", replay)
+        self._try("record", lambda: self._emit("close"))
+
+    def _replay_stage(self, name: str, metrics: Path | None, curve: Path | None) -> None:
+        points = track_record.read_curve(curve) if curve and curve.is_file() else []
+        values = track_record.read_metrics(metrics) if metrics and metrics.is_file() else {}
+        self._emit("replayed", stage=name, points=points, values=values)
+
+    def _end(self, status: str, outputs: Mapping[str, Path]) -> None:
+        self._try("system metrics", self._stop_monitor)
+        hashes = {name: track_record.folder_hash(Path(path)) for name, path in outputs.items()}
+        self._try("record", lambda: self._emit("end", status=status, outputs=hashes))
+        if self._store is None and self.parent_id:  # it worked once: perhaps it does again
+            self._try("store", self._catch_up)
+        if self._journal:
+            whole = self._store and not self._store.artifact_error and not self._keep_journal
+            self._try("journal", self._journal.remove if whole else self._journal.close)
+
+    def _catch_up(self) -> None:
+        assert self._journal
+        _replay(track_record.read_journal(self._journal.path))
+        self._store = _open_store()
+        _log.info("tracking: the store is back and holds everything")
+
+    def _emit(self, event: str, **content: Any) -> None:
+        if not self._is_main:
+            return
+        record = {"event": event, "time": int(time.time() * 1000), **content}
+        self._keep_journal = self._keep_journal or track_record.has_nonfinite(record)
+        if self._journal:
+            self._try("journal", partial(self._journal.write, record))
+        if self._store:
+            self._try("store", partial(self._store.apply, record))
+
+    def _try(self, what: str, action: Callable[[], object]) -> None:
+        """Do `action`; whatever fails in it, the stage goes on, with one warning."""
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whichever package or disk it comes from
+            if what == "store":
+                self._store = None
+            elif what == "journal":
+                self._journal = None
+            if what not in self._warned:
+                _log.warning(
+                    "tracking: the %s failed and the stage goes on (%s); %s: %s",
+                    what,
+                    f"events are kept in {self._journal.path}, later: sifirdan track replay"
+                    if self._journal
+                    else "nothing is kept",
+                    type(error).__name__,
+                    (str(error).splitlines() or [""])[0],
+                )
+            self._warned.add(what)
+
+
+def _replay(events: list[dict[str, Any]]) -> str:
+    store = _open_store()
+    for event in events:
+        store.apply(event)
+    store.settle(events)
+    if store.artifact_error:
+        raise store.artifact_error
+    return store.run_id
+
+
+def _store_uri() -> str:
+    local = (runs.project_root() / "mlflow.db").as_posix()
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{local}"
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http:", "https:"))
+
+
+def _open_store() -> Store:
+    """The store, made if it is not there. One process at a time: MLflow's first migration of a
+    database does not stand a second one beside it."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import mlflow
+
+    if not _is_server(_store_uri()):
+        from mlflow.store.db import utils
+
+        utils.MAX_RETRY_COUNT = 2  # of opening a database; MLflow's 10 take two minutes
+    for noisy in ("mlflow", "alembic", "urllib3"):  # one warning of ours says it all
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    with contextlib.ExitStack() as stack:
+        _enter_lock(stack)
+        client = mlflow.MlflowClient(_store_uri())
+        return Store(mlflow, client, _find_experiment(client))
+
+
+def _enter_lock(stack: contextlib.ExitStack) -> None:
+    path = track_record.journal_folder() / "store.lock"
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            stack.enter_context(runs.lock(path, doing="opening the tracking store"))
+            return
+        except ConfigError:
+            if not left:
+                raise
+
+
+def _find_experiment(client: Any) -> str:
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found is None:
+        # Beside the local database, and absolute, so that `dvc exp` copies use it too; a server
+        # has its own place.
+        local = (
+            None if os.environ.get("MLFLOW_TRACKING_URI") else runs.project_root() / "mlartifacts"
+        )
+        note = {"mlflow.note.content": "One run a `dvc repro`; inside it, one a stage."}
+        location = local.as_uri() if local else None
+        made: str = client.create_experiment(EXPERIMENT, artifact_location=location, tags=note)
+        return made
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    known: str = found.experiment_id
+    return known
+
+
+def _all_params() -> dict[str, Any]:
+    """Everything in params.yaml, for the pipeline run; the stage itself tells what is wrong there."""
+    with contextlib.suppress(ConfigError):
+        return track_record.flatten(read_yaml(PARAMS_FILE))
+    return {}
+
+
+def _add_float(target: dict[str, float], name: str, value: Any) -> None:
+    target[str(name)] = float(value)

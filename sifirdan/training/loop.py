@@ -1,0 +1,231 @@
+"""The one training loop, for pretraining and instruction tuning alike.
+
+`fit` steps from the newest saved state to `num_steps`. The gradient of a step is the sum over the
+target tokens of all its micro-batches, divided once by their number, so accumulation never changes
+the result. Points of the curve (loss, learning rate, validation) are kept with the state; times and
+speeds go to the log and to `on_point` only.
+"""
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from sifirdan.corpus.loader import IGNORE, Batches, load_batches
+from sifirdan.errors import DataError
+from sifirdan.model.transformer import Transformer, segment_mask
+from sifirdan.training.losses import cross_entropy_sum
+from sifirdan.training.optim import Schedule, set_learning_rates
+from sifirdan.training.resume import ResumeStore, SavedState
+
+logger = logging.getLogger(__name__)
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How a run is stepped. `eval_steps` are the steps after which `validate` is called."""
+
+    num_steps: int
+    micro_batches_per_step: int
+    schedule: Schedule
+    max_grad_norm: float
+    dtype: torch.dtype
+    compiled: bool
+    eval_steps: frozenset[int]
+    log_every_steps: int
+    checkpoint_every_steps: int
+    loader_workers: int
+
+
+def fit(
+    model: Transformer,
+    optimizers: list[Optimizer],
+    batches: Batches,
+    settings: FitSettings,
+    store: ResumeStore,
+    *,
+    validate: Callable[[], dict[str, float]],
+    on_resume: Callable[[SavedState], None],
+    on_point: Callable[[Point], None],
+    extra: dict[str, Any],
+) -> list[Point]:
+    """Train in place; returns the curve, a list of {"step", name: value, …}. `on_resume` gets the
+    saved state a run continues from, `on_point` every new point with its speed; `extra` is stored
+    with each state. After SIGTERM or Ctrl-C the state is saved and KeyboardInterrupt raised."""
+    saved = store.load_newest(model, optimizers)
+    if saved is not None:
+        logger.info("resume: continuing at step %d of %d", saved.step, settings.num_steps)
+        on_resume(saved)
+        extra = saved.extra
+    done = saved.step if saved else 0
+    points = list(saved.points) if saved else []
+    device = next(model.parameters()).device
+    loss_of = _loss_function(settings.compiled)
+    accumulation = settings.micro_batches_per_step
+    stream = load_batches(
+        batches, done * accumulation, settings.num_steps * accumulation,
+        num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
+    )  # fmt: skip
+    model.train()
+    with _stop_when_asked() as stop_asked:
+        clock = _Clock(done, settings.num_steps)
+        for step in range(done + 1, settings.num_steps + 1):
+            factor = settings.schedule.lr_factor(step, settings.num_steps)
+            set_learning_rates(optimizers, factor)
+            loss_sum, targets, inputs = _accumulate(
+                model, loss_of, stream, accumulation, settings, device
+            )
+            grad_norm = _prepare_gradients(model, targets, settings.max_grad_norm, step)
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            clock.count(inputs)
+
+            last = step == settings.num_steps
+            point: Point = {}
+            if last or step == 1 or step % settings.log_every_steps == 0:
+                point = {
+                    "loss": float(loss_sum) / targets,
+                    "grad_norm": grad_norm,
+                    "lr_factor": factor,
+                }
+            if step in settings.eval_steps:
+                clock.pause()
+                point |= validate()
+                clock.resume()
+            if point:
+                point = {"step": step} | point
+                points.append(point)
+                speed = clock.report()
+                logger.info(_line(point, settings.num_steps, speed))
+                on_point(point | speed)
+            if last or step % settings.checkpoint_every_steps == 0 or stop_asked():
+                clock.pause()
+                store.save(model, optimizers, SavedState(step, points, extra))
+                clock.resume()
+            if stop_asked() and not last:
+                raise KeyboardInterrupt
+    model.eval()
+    return points
+
+
+def eval_steps(num_steps: int, every: int) -> frozenset[int]:
+    """Every `every`-th step and the last."""
+    return frozenset(range(every, num_steps, every)) | {num_steps}
+
+
+def _loss_function(compiled: bool) -> Callable[..., Tensor]:
+    return (
+        torch.compile(cross_entropy_sum, dynamic=False, fullgraph=True)
+        if compiled
+        else cross_entropy_sum
+    )
+
+
+def _accumulate(
+    model: Transformer,
+    loss_of: Callable[..., Tensor],
+    stream: Iterator[dict[str, Tensor]],
+    accumulation: int,
+    settings: FitSettings,
+    device: torch.device,
+) -> tuple[Tensor, int, int]:
+    """Add the gradients of one step's micro-batches; returns (loss sum, targets, input tokens)."""
+    loss_sum = torch.zeros((), device=device)
+    targets = inputs = 0
+    for _ in range(accumulation):
+        micro = next(stream)
+        targets += int((micro["targets"] != IGNORE).sum())
+        inputs += micro["inputs"].numel()
+        micro = {name: value.to(device, non_blocking=True) for name, value in micro.items()}
+        mask, positions = None, micro.get("positions")
+        if "segments" in micro:
+            mask = segment_mask(micro["segments"])
+        if positions is None:
+            positions = torch.arange(micro["inputs"].shape[1], device=device)[None]
+        embedded = model.embed(micro["inputs"], settings.dtype)
+        loss = loss_of(model, embedded, micro["targets"], positions, mask)
+        loss.backward()
+        loss_sum += loss.detach()
+    return loss_sum, targets, inputs
+
+
+@torch.no_grad()
+def _prepare_gradients(model: Transformer, targets: int, max_norm: float, step: int) -> float:
+    """Divide the summed gradient once by the number of targets and clip its norm. Gradients that
+    are not finite stop the run before they reach the weights."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    torch._foreach_div_(gradients, float(max(targets, 1)))
+    norm = float(torch.nn.utils.get_total_norm(gradients))
+    if not math.isfinite(norm):
+        raise DataError(
+            f"step {step}: the gradient is not finite ({norm}); the weights before it are kept",
+            expected="finite gradients",
+            todo="lower the learning rates (train.optimizer) or set train.precision to fp32",
+        )
+    torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, torch.tensor(norm))
+    return norm
+
+
+class _stop_when_asked:
+    """While open, SIGTERM and Ctrl-C only set a flag; the value is a function that reads it."""
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._asked = False
+        self._before = {
+            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        return lambda: self._asked
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, _signum: int, _frame: FrameType | None) -> None:
+        self._asked = True
+
+
+class _Clock:
+    """Tokens a second of training alone, and the time left."""
+
+    def __init__(self, done: int, num_steps: int) -> None:
+        self.steps_left = num_steps - done
+        self.num_steps_here = num_steps - done
+        self.seconds, self.tokens, self._since = 0.0, 0, time.perf_counter()
+
+    def count(self, tokens: int) -> None:
+        self.tokens += tokens
+        self.steps_left -= 1
+
+    def pause(self) -> None:
+        self.seconds += time.perf_counter() - self._since
+
+    def resume(self) -> None:
+        self._since = time.perf_counter()
+
+    def report(self) -> dict[str, float]:
+        seconds = self.seconds + time.perf_counter() - self._since
+        per_step = seconds / max(1, self.num_steps_here - self.steps_left)
+        return {
+            "tokens_per_second": self.tokens / seconds,
+            "seconds_left": per_step * self.steps_left,
+        }
+
+
+def _line(point: Point, num_steps: int, speed: dict[str, float]) -> str:
+    minutes, seconds = divmod(round(speed["seconds_left"]), 60)
+    values = " ".join(f"{name}={value:.4g}" for name, value in point.items() if name != "step")
+    return (
+        f"step {point['step']}/{num_steps} {values} "
+        f"tokens_per_second={speed['tokens_per_second']:.0f} left={minutes}m{seconds:02d}s"
+    )

@@ -1,0 +1,160 @@
+"""What pretraining and instruction tuning share around the loop: the plan of steps and micro-batches,
+the estimate before the start, the resume fingerprint, and the finished model and curve folders.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sifirdan import chat, runs
+from sifirdan.config import require
+from sifirdan.device import Runtime, pick_dtype, should_compile
+from sifirdan.model.checkpoint import save_model
+from sifirdan.model.transformer import Transformer
+from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable
+from sifirdan.training.loop import Point
+from sifirdan.training.resume import code_hashes
+
+logger = logging.getLogger(__name__)
+
+CURVE_FILE = "curve.jsonl"
+PACKAGES = ("torch", "numpy", "pyarrow", "safetensors", "sentencepiece")
+_MAX_GPU_MICRO_BATCH = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How this machine carries out a step of `batch_sequences` windows."""
+
+    micro_batch: int
+    accumulation: int
+    dtype: torch.dtype
+    compiled: bool
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What of it can change bits, for manifest and fingerprint."""
+        return {
+            "micro_batch": self.micro_batch,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "compiled": self.compiled,
+            "threads": torch.get_num_threads(),
+        }
+
+
+def make_plan(batch_sequences: int, precision: str, runtime: Runtime, device: torch.device) -> Plan:
+    """Split a step's sequences into equal micro-batches and pick type and compiling."""
+    micro = runtime.micro_batch or (
+        batch_sequences
+        if device.type == "cpu"
+        else _largest_divisor(batch_sequences, _MAX_GPU_MICRO_BATCH)
+    )
+    require(
+        batch_sequences % micro == 0, "runtime.micro_batch", micro,
+        f"a divisor of the {batch_sequences} sequences of a step, or null",
+    )  # fmt: skip
+    compiled = should_compile(runtime.compile, device)
+    return Plan(micro, batch_sequences // micro, pick_dtype(precision, device), compiled)
+
+
+def log_estimate(
+    model: Transformer,
+    *,
+    num_steps: int,
+    step_tokens: int,
+    context_length: int,
+    plan: Plan,
+    device: torch.device,
+) -> None:
+    """Say what is about to be trained, and roughly how long it will take on this machine."""
+    shape = model.config.shape
+    table = model.config.vocab_size * shape.hidden_size
+    matrices = model.num_parameters() - (0 if shape.tie_embeddings else table)
+    attention = 12 * shape.num_layers * shape.num_heads * shape.head_size * context_length // 2
+    flops = (6 * matrices + attention) * num_steps * step_tokens
+    rate = _measured_matmul_flops(plan.dtype, device)
+    state_bytes = model.num_parameters() * 4 * 4  # weights, gradients and two moments in fp32
+    logits_bytes = plan.micro_batch * context_length * model.config.vocab_size * 4 * 3
+    logger.info(
+        "plan: parameters=%.2fM tokens=%.2fM steps=%d batch_tokens=%d micro_batch=%d precision=%s compiled=%s "
+        "device=%s threads=%d",
+        model.num_parameters() / 1e6, num_steps * step_tokens / 1e6, num_steps, step_tokens,
+        plan.micro_batch, plan.facts["dtype"], plan.compiled, device.type, torch.get_num_threads(),
+    )  # fmt: skip
+    logger.info(
+        "estimate: %.1e FLOPs at a measured %.0f GFLOP/s and 50%% use: about %.1f minutes, %.1f GB",
+        flops, rate / 1e9, flops / rate / 0.5 / 60, (state_bytes + logits_bytes) / 1e9 + 0.5,
+    )  # fmt: skip
+
+
+def fingerprint(
+    *,
+    inputs: Mapping[str, runs.Manifest],
+    params: Mapping[str, Any],
+    plan: Plan,
+    device: torch.device,
+) -> dict[str, Any]:
+    """Everything that a resumed run must share with the one it continues."""
+    return {
+        "inputs": {name: manifest.sha256 for name, manifest in inputs.items()},
+        "params": dict(params),
+        "runtime": plan.facts | {"device": device.type},
+        "code": code_hashes(),
+        "versions": runs.versions(*PACKAGES),
+    }
+
+
+def save_trained(folder: Path, model: Transformer, tokenizer: Tokenizer) -> None:
+    """A complete model folder: weights, configuration, tokenizer files."""
+    save_model(folder, model, eos_ids=[tokenizer.eos_id, tokenizer.end_id], pad_id=tokenizer.pad_id)
+    (folder / MODEL_FILE).write_bytes(tokenizer.proto.SerializeToString())
+    save_readable(folder, tokenizer)
+    save_hugging_face(folder, tokenizer, chat.TEMPLATE, model.config.context_length)
+
+
+def save_curve(folder: Path, points: list[Point], metrics: Mapping[str, str]) -> None:
+    """`curve.jsonl` and a picture of the curves in `metrics` (name: label)."""
+    lines = "".join(json.dumps(point) + "\n" for point in points)
+    runs.write_text(folder / CURVE_FILE, lines)
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        1, len(metrics), figsize=(5.5 * len(metrics), 3.6), layout="constrained"
+    )
+    for axis, (name, label) in zip(
+        [axes] if len(metrics) == 1 else axes, metrics.items(), strict=True
+    ):
+        known = [(point["step"], point[name]) for point in points if name in point]
+        axis.plot(
+            [step for step, _ in known],
+            [value for _, value in known],
+            marker="." if len(known) < 40 else "",
+        )
+        axis.set(xlabel="step", ylabel=label)
+        axis.grid(alpha=0.3)
+    figure.savefig(folder / "curve.png", dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    return max(divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0)
+
+
+def _measured_matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
+    left = torch.ones(2048, 512, dtype=dtype, device=device)
+    right = torch.ones(512, 1024, dtype=dtype, device=device)
+    best = float("inf")
+    for _ in range(4):
+        start = time.perf_counter()
+        float((left @ right)[0, 0])
+        best = min(best, time.perf_counter() - start)
+    return 2 * 2048 * 512 * 1024 / best

@@ -1,0 +1,1 @@
+"""One file, one DVC stage: thin entry points over the library."""

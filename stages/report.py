@@ -1,0 +1,160 @@
+"""The last stage: one page that leads to every report, and the summary card of the whole run.
+
+Reads every metrics file and the reports. Writes reports/index/: `index.html`, self-contained, and
+`card.txt`, which it also prints. Gives the tracking run the numbers of the stages that DVC took
+from its cache, and closes it. Costs seconds.
+"""
+
+import html
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sifirdan import runs, track
+from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.errors import DataError, run_command
+
+STAGES = (
+    "ingest",
+    "clean",
+    "train_tokenizer",
+    "tokenize_corpus",
+    "train",
+    "evaluate_base",
+    "prepare_chat",
+    "finetune",
+    "evaluate_chat",
+)
+CURVES = {name: Path("reports") / name / "curve.jsonl" for name in ("train", "finetune")}
+
+
+@dataclass(frozen=True)
+class Params:
+    """See params.yaml for each key."""
+
+    samples_on_card: int
+
+    def __post_init__(self) -> None:
+        require(
+            self.samples_on_card >= 0, "report.samples_on_card", self.samples_on_card, "0 or more"
+        )
+
+
+def report(metrics_folder: Path, reports: Path, out: Path, params: Params) -> dict[str, Any]:
+    """Write the page and the card; returns the headline numbers."""
+    metrics = {name: _read_json(metrics_folder / f"{name}.json") for name in STAGES}
+    card = make_card(metrics, reports, params)
+    inputs = {
+        f"evaluate_{name}": runs.open_folder(
+            reports / "evaluate" / name, "evaluation", made_by=f"evaluate_{name}"
+        )
+        for name in ("base", "chat")
+    }
+    with runs.new_folder(out, kind="index", inputs=inputs, params=asdict(params)) as output:
+        runs.write_text(output.path / "card.txt", card)
+        runs.write_text(output.path / "index.html", _page(metrics, card))
+    return {
+        "val_bits_per_byte": metrics["evaluate_base"]["val"]["bits_per_byte"],
+        "chat_val_bits_per_byte": metrics["evaluate_chat"]["val"]["bits_per_byte"],
+    }
+
+
+def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params) -> str:
+    """The summary of a whole run, as plain text."""
+    train, base, chat = metrics["train"], metrics["evaluate_base"], metrics["evaluate_chat"]
+    corpus, tokens = (
+        metrics["clean"]["splits"]["train"],
+        metrics["tokenize_corpus"]["splits"]["train"],
+    )
+    lines = [
+        "",
+        "sifirdan: your model is ready",
+        "",
+        f"  data       {corpus['documents']:,} documents, {corpus['bytes'] / 1e6:.1f} MB of training text",
+        f"  tokenizer  {metrics['train_tokenizer']['vocab_size']:,} pieces, "
+        f"{tokens['bytes'] / tokens['tokens']:.2f} bytes a token",
+        f"  model      {train['parameters'] / 1e6:.1f} M parameters, trained on {train['tokens'] / 1e6:.2f} M "
+        f"tokens ({train['epochs']:.2f} epochs)",
+        f"  quality    {base['val']['bits_per_byte']:.3f} bits per byte on held-out text (lower is better), "
+        f"token perplexity {base['val']['token_perplexity']:.1f}",
+    ]
+    if "ood" in base:
+        lines.append(f"             {base['ood']['bits_per_byte']:.3f} bits per byte out of domain")
+    lines.append(f"  chat       {_chat_line(chat)}")
+    lines += ["", "  two samples of the base model, unedited:"]
+    lines += [
+        f"    “{text}”" for text in _samples(reports / "evaluate" / "base", params.samples_on_card)
+    ]
+    lines += [
+        "",
+        "  what next:",
+        "    make ui                        compare your runs in the browser (127.0.0.1)",
+        "    .venv/bin/sifirdan chat        talk to your model",
+        "    edit train.tokens in params.yaml, then `make`: twice the tokens, a better model",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _chat_line(chat: dict[str, Any]) -> str:
+    known = chat.get("questions", {}).get("known")
+    if not known:
+        return "tuned; no dictionary questions to check it with"
+    return (
+        f"{known['stopped_share']:.0%} of {known['questions']} questions answered and ended, "
+        f"{known['own_question_share']:.0%} tell their own question's answer from another's"
+    )
+
+
+def _samples(folder: Path, count: int) -> list[str]:
+    texts = []
+    for line in (folder / "samples.jsonl").read_text(encoding="utf-8").split("\n"):
+        sample = json.loads(line) if line else {}
+        if sample.get("prompt") == "" and sample["text"].strip():
+            texts.append(" ".join(sample["text"].split())[:160])
+    return texts[:count]
+
+
+def _page(metrics: dict[str, dict[str, Any]], card: str) -> str:
+    links = "".join(
+        f'<li><a href="../{path}">{label}</a></li>'
+        for path, label in (
+            ("evaluate/base/report.md", "evaluation of models/base"),
+            ("evaluate/chat/report.md", "evaluation of models/chat"),
+            ("train/curve.png", "curve of pretraining"),
+            ("finetune/curve.png", "curve of instruction tuning"),
+        )
+    )
+    tables = "".join(
+        f"<h2>{name}</h2><pre>{html.escape(json.dumps(values, ensure_ascii=False, indent=2))}</pre>"
+        for name, values in metrics.items()
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>sifirdan: report</title>'
+        "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+        "pre{background:#f5f5f2;padding:1rem;overflow:auto}</style>"
+        f"<h1>sifirdan</h1><pre>{html.escape(card)}</pre><ul>{links}</ul>{tables}</html>\n"
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        raise DataError(f"{path}: is missing or damaged", todo=f"dvc repro {path.stem}") from None
+
+
+def main() -> None:
+    params = load_params(PARAMS_FILE, "report", Params)
+    out = Path("reports/index")
+    with track.stage("report", params=asdict(params), inputs={}, outputs={"index": out}) as run:
+        metrics = report(Path("metrics"), Path("reports"), out, params)
+        run.log_artifact(out / "card.txt")
+        run.finish(metrics, Path("metrics/report.json"))
+        track.close_pipeline({name: Path("metrics") / f"{name}.json" for name in STAGES}, CURVES)
+    print((out / "card.txt").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    run_command(main)

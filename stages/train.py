@@ -1,0 +1,231 @@
+"""Pretrain the model on the token shards.
+
+Reads data/tokens and models/tokenizer. Writes models/base, a plain Llama folder, and reports/train,
+the curve. Keeps its state in models/.resume/train: killed at any moment, the next run continues
+and ends with the same bits on a CPU. Costs minutes on two cores for the default budget of tokens;
+memory for four copies of the weights in fp32 and one micro-batch.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from sifirdan import runs, track
+from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.corpus.loader import Batches, Stream
+from sifirdan.corpus.shards import Shards
+from sifirdan.device import Precision, Runtime, prepare
+from sifirdan.errors import DataError, run_command
+from sifirdan.evals.bits_per_byte import score_documents, total
+from sifirdan.model.checkpoint import describe
+from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
+from sifirdan.tokenizer import Tokenizer
+from sifirdan.training.loop import FitSettings, eval_steps, fit
+from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
+from sifirdan.training.resume import ResumeStore
+from sifirdan.training.session import (
+    PACKAGES,
+    fingerprint,
+    log_estimate,
+    make_plan,
+    save_curve,
+    save_trained,
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """See params.yaml for each key."""
+
+    seed: int
+    tokens: int
+    context_length: int
+    batch_tokens: int
+    precision: Precision
+    sampling: Literal["epoch", "random"]
+    val_every_tokens: int
+    val_tokens: int
+    model: ModelShape
+    optimizer: OptimParams
+    schedule: Schedule
+
+    def __post_init__(self) -> None:
+        require(self.context_length >= 2, "train.context_length", self.context_length, "2 or more")
+        require(
+            self.batch_tokens >= self.context_length and self.batch_tokens % self.context_length == 0,
+            "train.batch_tokens", self.batch_tokens, f"a multiple of context_length ({self.context_length})",
+        )  # fmt: skip
+        require(
+            self.tokens >= self.batch_tokens, "train.tokens", self.tokens, "at least batch_tokens"
+        )
+        for key in ("val_every_tokens", "val_tokens"):
+            require(getattr(self, key) >= 1, f"train.{key}", getattr(self, key), "1 or more")
+
+    @property
+    def num_steps(self) -> int:
+        return self.tokens // self.batch_tokens
+
+
+def train(
+    tokens: Path,
+    tokenizer_folder: Path,
+    out: Path,
+    report: Path,
+    store_folder: Path,
+    params: Params,
+    runtime: Runtime,
+    run: track.Run,
+) -> dict[str, Any]:
+    """Train from random weights, or from the newest saved state; returns the metrics."""
+    device = prepare(runtime)
+    inputs = {
+        "tokens": runs.open_folder(tokens, "tokens", made_by="tokenize_corpus"),
+        "tokenizer": runs.open_folder(tokenizer_folder, "tokenizer", made_by="train_tokenizer"),
+    }
+    runs.require_same(
+        inputs["tokens"],
+        "tokenizer",
+        inputs["tokenizer"],
+        what=str(tokens),
+        made_by="tokenize_corpus",
+    )
+    tokenizer = Tokenizer.load(tokenizer_folder)
+    shards, val = Shards(tokens / "train"), Shards(tokens / "val")
+    require_disjoint(shards, val)
+
+    config = ModelConfig(tokenizer.vocab_size, params.context_length, params.model)
+    model = Transformer(config)
+    model.initialise(torch.Generator().manual_seed(params.seed))
+    model.to(device)
+    torch.manual_seed(params.seed)
+    optimizers = build_optimizers(model, params.optimizer)
+
+    windows = Stream(
+        shards, context_length=params.context_length, seed=params.seed,
+        sampling=params.sampling, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
+    plan = make_plan(
+        params.batch_tokens // params.context_length, params.precision, runtime, device
+    )
+    log_estimate(
+        model, num_steps=params.num_steps, step_tokens=params.batch_tokens,
+        context_length=params.context_length, plan=plan, device=device,
+    )  # fmt: skip
+    validate = validator(model, val, params.val_tokens, tokenizer.eos_id)
+    settings = FitSettings(
+        num_steps=params.num_steps,
+        micro_batches_per_step=plan.accumulation,
+        schedule=params.schedule,
+        max_grad_norm=params.optimizer.max_grad_norm,
+        dtype=plan.dtype,
+        compiled=plan.compiled,
+        eval_steps=eval_steps(
+            params.num_steps, max(1, params.val_every_tokens // params.batch_tokens)
+        ),
+        log_every_steps=runtime.log_every_steps,
+        checkpoint_every_steps=runtime.checkpoint_every_steps,
+        loader_workers=runtime.loader_workers,
+    )
+    store = ResumeStore(
+        store_folder, fingerprint(inputs=inputs, params=asdict(params), plan=plan, device=device)
+    )
+    with runs.lock(store_folder.parent / f".{store_folder.name}.lock", doing="training"):
+        points = fit(
+            model,
+            optimizers,
+            Batches(windows, plan.micro_batch),
+            settings,
+            store,
+            validate=validate,
+            on_resume=lambda saved: run.reopen(saved.extra["run_id"]),
+            on_point=lambda point: run.log_metrics(
+                {name: value for name, value in point.items() if name != "step"}, step=point["step"]
+            ),
+            extra={"run_id": run.run_id},
+        )
+        made: dict[str, Any] = {
+            "inputs": inputs,
+            "params": asdict(params) | {"runtime": plan.facts},
+            "packages": PACKAGES,
+        }
+        with runs.new_folder(report, kind="curve", **made) as output:
+            save_curve(
+                output.path,
+                points,
+                {"loss": "training loss (nats)", "val_bits_per_byte": "val bits per byte"},
+            )
+        with runs.new_folder(out, kind="model", **made) as output:
+            save_trained(output.path, model, tokenizer)
+            output.counts |= {
+                "steps": params.num_steps,
+                "tokens": params.num_steps * params.batch_tokens,
+            }
+            output.counts["parameters"] = model.num_parameters()
+    return {
+        "steps": params.num_steps,
+        "tokens": params.num_steps * params.batch_tokens,
+        "epochs": params.num_steps * params.batch_tokens / shards.num_tokens,
+        "parameters": model.num_parameters(),
+        "model": describe(config),
+        "loss": points[-1]["loss"],
+        "val_bits_per_byte": points[-1]["val_bits_per_byte"],
+    }
+
+
+def require_disjoint(train_shards: Shards, val_shards: Shards) -> None:
+    """No document may be on both sides; proved from the ids, which hash the texts."""
+    shared = set(train_shards.column("document")) & set(val_shards.column("document"))
+    if shared:
+        raise DataError(
+            f"{len(shared)} documents are in train and in val ({min(shared)} …)",
+            expected="none",
+            todo="dvc repro -f -s clean",
+        )
+
+
+def validator(
+    model: Transformer, val: Shards, val_tokens: int, eos_id: int
+) -> Callable[[], dict[str, float]]:
+    """A function that scores evenly spaced validation documents of about `val_tokens` tokens."""
+    stride = max(1, val.num_tokens // val_tokens)
+    chosen = range(0, len(val), stride)
+    documents = [val.tokens(index) for index in chosen]
+    sizes = val.column("num_bytes")
+    num_bytes = [sizes[index] for index in chosen]
+    window = model.config.context_length
+
+    def validate() -> dict[str, float]:
+        if not documents:
+            return {}
+        score = total(
+            score_documents(
+                model, documents, num_bytes, window=window, stride=window, eos_id=eos_id
+            )
+        )
+        return {"val_bits_per_byte": score.bits_per_byte}
+
+    return validate
+
+
+def main() -> None:
+    params = load_params(PARAMS_FILE, "train", Params)
+    runtime = load_params(PARAMS_FILE, "runtime", Runtime)
+    tokens, tokenizer, out = Path("data/tokens"), Path("models/tokenizer"), Path("models/base")
+    store = Path("models/.resume/train")
+    with track.stage(
+        "train",
+        params=asdict(params),
+        inputs={"tokens": tokens, "tokenizer": tokenizer},
+        outputs={"base": out},
+    ) as run:
+        metrics = train(tokens, tokenizer, out, Path("reports/train"), store, params, runtime, run)
+        run.log_artifact(Path("reports/train/curve.png"))
+        run.finish(metrics, Path("metrics/train.json"))
+    ResumeStore(store, {}).clear()
+
+
+if __name__ == "__main__":
+    run_command(main)
