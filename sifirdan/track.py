@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -108,7 +109,7 @@ def ui_url(port: int) -> str:
     try:
         store = _open_store()
         store.sweep()
-    except Exception as error:  # noqa: BLE001 - the page itself says more about a broken store
+    except Exception as error:  # the page itself says more about a broken store
         _log.warning("tracking store %s cannot be opened: %s", uri, error)
         return server
     query = "workflowType=machine_learning&compareRunsMode=CHART"
@@ -120,7 +121,7 @@ class Run:
 
     def __init__(self, stage: str, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> None:
         self.stage = stage
-        self.pipeline = track_record.pipeline_key()
+        self.pipeline = ""
         self.run_id = f"{stage}-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
         self.parent_id = ""
         self._store: Store | None = None
@@ -162,7 +163,7 @@ class Run:
 
     def reopen(self, run_id: str) -> None:
         """Continue the earlier run that a resumed training belongs to, with its pipeline run;
-        the run begun for this execution disappears. Steps that the killed process logged beyond
+        the run begun for this execution disappears, so call it before anything is logged. Steps that the killed process logged beyond
         its last checkpoint are not logged again, so the curve is one line without doubles."""
         self._try("record", lambda: self._reopen(run_id))
 
@@ -173,6 +174,7 @@ class Run:
         self._store = _open_store()
 
     def _start(self, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> None:
+        self.pipeline = track_record.pipeline_key()
         tags, diff = track_record.provenance(self.stage)
         datasets = [track_record.dataset(name, Path(path)) for name, path in inputs.items()]
         self._emit(
@@ -234,8 +236,8 @@ class Run:
 
     def _close_pipeline(self, all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
         for name in {**all_metrics, **curves}:
-            replay = partial(self._replay_stage, name, all_metrics.get(name), curves.get(name))
-            self._try("record", replay)
+            files = all_metrics.get(name), curves.get(name)
+            self._try("record", partial(self._replay_stage, name, *files))
         self._try("record", lambda: self._emit("close"))
 
     def _replay_stage(self, name: str, metrics: Path | None, curve: Path | None) -> None:
@@ -273,7 +275,7 @@ class Run:
         """Do `action`; whatever fails in it, the stage goes on, with one warning."""
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - whichever package or disk it comes from
+        except Exception as error:  # whichever package or disk it comes from
             if what == "store":
                 self._store = None
             elif what == "journal":
@@ -282,9 +284,9 @@ class Run:
                 _log.warning(
                     "tracking: the %s failed and the stage goes on (%s); %s: %s",
                     what,
-                    f"events are kept in {self._journal.path}, later: sifirdan track replay"
+                    f"later: sifirdan track replay {self._journal.path}"
                     if self._journal
-                    else "nothing is kept",
+                    else "without a journal",
                     type(error).__name__,
                     (str(error).splitlines() or [""])[0],
                 )
@@ -341,21 +343,31 @@ def _enter_lock(stack: contextlib.ExitStack) -> None:
 
 
 def _find_experiment(client: Any) -> str:
+    """Its id. Artifacts of the local store lie beside it, under an absolute path, so that
+    `dvc exp` copies use that place too; other stores have their own."""
+    local = not os.environ.get("MLFLOW_TRACKING_URI")
+    place = (runs.project_root() / "mlartifacts").as_uri() if local else None
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is None:
-        # Beside the local database, and absolute, so that `dvc exp` copies use it too; a server
-        # has its own place.
-        local = (
-            None if os.environ.get("MLFLOW_TRACKING_URI") else runs.project_root() / "mlartifacts"
-        )
         note = {"mlflow.note.content": "One run a `dvc repro`; inside it, one a stage."}
-        location = local.as_uri() if local else None
-        made: str = client.create_experiment(EXPERIMENT, artifact_location=location, tags=note)
-        return made
+        return str(client.create_experiment(EXPERIMENT, artifact_location=place, tags=note))
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
-    known: str = found.experiment_id
-    return known
+    if place and found.artifact_location != place:
+        _move_artifacts(found.artifact_location, place)
+    return str(found.experiment_id)
+
+
+def _move_artifacts(old: str, new: str) -> None:
+    """The project's folder was moved or copied: MLflow, which has no call for this, would go on
+    writing into the old one."""
+    database = sqlite3.connect(runs.project_root() / "mlflow.db", timeout=20)
+    with contextlib.closing(database), database:
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            database.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE instr({column}, ?) = 1",
+                (new, len(old) + 1, old),
+            )
 
 
 def _all_params() -> dict[str, Any]:

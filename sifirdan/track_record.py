@@ -239,9 +239,10 @@ def _key_of(process: psutil.Process) -> str:
 
 def folder_hash(path: Path) -> str:
     """How manifests name a folder: the sha256 of its manifest.json; of a file, its own; else ""."""
-    for file in (path / runs.MANIFEST, path):
-        if file.is_file():
-            return runs.sha256_of(file)
+    with contextlib.suppress(OSError):
+        for file in (path / runs.MANIFEST, path):
+            if file.is_file():
+                return runs.sha256_of(file)
     return ""
 
 

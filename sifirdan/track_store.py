@@ -80,7 +80,12 @@ class Store:
         self.sweep()
         self._stage = event["stage"]
         tags, owner = event["tags"], track_record.owner_of(event["pipeline"])
-        parent = self._find_pipeline(event["pipeline"], tags["host"])
+        found = self._search(f"tags.`track.id` = '{event['track_id']}'")
+        parent = (
+            self._lookup(found[0].data.tags["mlflow.parentRunId"])
+            if found
+            else self._find_pipeline(event["pipeline"], tags["host"])
+        )
         if parent is None:
             name = tags.get("dvc.exp.name") or time.strftime(
                 "pipeline %Y-%m-%d %H:%M:%S", time.localtime(event["time"] / 1000)
@@ -101,7 +106,6 @@ class Store:
             "process": event["process"],
             "mlflow.parentRunId": self.parent_id,
         }
-        found = self._search(f"tags.`track.id` = '{event['track_id']}'")
         self.run_id = (
             found[0].info.run_id if found else self._create(self._stage, tags | own, event)
         )
@@ -119,6 +123,7 @@ class Store:
                 "tracking: the store has no %s run %s to continue", self._stage, event["run_id"]
             )
             return
+        self._flush()
         parent = self._lookup(run.data.tags.get("mlflow.parentRunId", ""))
         begun, self.run_id = self.run_id, run.info.run_id
         if begun != self.run_id:
@@ -199,7 +204,7 @@ class Store:
             return
         try:
             action(*arguments)
-        except Exception as error:  # noqa: BLE001 - file system, object store or server
+        except Exception as error:  # file system, object store or server
             self.artifact_error = error
             _log.warning("tracking: artifacts of this run cannot be stored: %s", error)
 

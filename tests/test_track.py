@@ -85,7 +85,7 @@ def make_folder(path: Path) -> Path:
     return path
 
 
-def test_a_stage_is_a_nested_run_and_its_numbers_stand_on_both(project: Path) -> None:
+def test_M_01_a_stage_is_a_nested_run_and_its_numbers_stand_on_both(project: Path) -> None:
     corpus = make_folder(project / "data/corpus")
     digest = runs.read_manifest(corpus).sha256
     (project / "note.txt").write_text("not")
@@ -438,7 +438,7 @@ def test_a_broken_store_never_stops_a_stage(
     assert json.loads((project / "metrics/train.json").read_text()) == {"loss": 0.5}
     told = [record for record in caplog.records if "goes on" in record.message]
     if break_store is break_with_a_file_in_the_way:  # the journal has no place either
-        assert "nothing is kept" in told[-1].message
+        assert "without a journal" in told[-1].message
     else:
         assert len(told) == 1 and str(journals(project)[0]) in told[0].message
 
@@ -507,6 +507,22 @@ def test_artifacts_that_cannot_be_stored_leave_the_numbers(project: Path) -> Non
     (project / "mlartifacts").unlink()
     track.replay(journal)
     assert [file.path for file in client().list_artifacts(run.run_id)] == ["x.txt"]
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_moved_or_copied_project_keeps_its_artifacts(
+    project: Path, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    with open_stage("train") as run:
+        run.log_text("x", "old.txt")
+    there = project.with_name("başka yer")
+    (shutil.copytree if copied else shutil.move)(project, there)
+    monkeypatch.chdir(there)
+    with open_stage("train") as later:
+        later.log_text("y", "new.txt")
+    assert project.exists() == copied and not list(project.rglob("new.txt"))
+    assert Path(client().download_artifacts(run.run_id, "old.txt")).read_text() == "x"
+    assert len(list(there.rglob("new.txt"))) == 1
 
 
 def test_a_deleted_experiment_is_restored(project: Path) -> None:

@@ -29,7 +29,7 @@ from sifirdan.model.transformer import Transformer
 logger = logging.getLogger(__name__)
 
 KEEP = 2  # newest states kept: a damaged newest one leaves the one before
-_EXEMPT_MODULES = ("sifirdan.track", "sifirdan.errors", "sifirdan.cli")  # cannot change results
+_EXEMPT_MODULES = ("sifirdan.track", "sifirdan.errors", "sifirdan.cli")  # prefixes; they change no result
 _FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -133,7 +133,7 @@ def code_hashes() -> dict[str, str]:
     for name, module in sorted(sys.modules.items()):
         path = getattr(module, "__file__", None)
         ours = name.split(".")[0] in ("sifirdan", "stages") or name == "__main__"
-        if ours and path and Path(path).is_file() and name not in _EXEMPT_MODULES:
+        if ours and path and Path(path).is_file() and not name.startswith(_EXEMPT_MODULES):
             hashes[Path(path).stem if name == "__main__" else name] = runs.sha256_of(Path(path))[
                 :16
             ]

@@ -1,0 +1,51 @@
+"""Shared small things: the project's own Turkish text, a tokenizer trained on it, a tiny model."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from sifirdan import tokenizer as tokenizer_module
+from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
+from sifirdan.tokenizer import Tokenizer
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[str]:
+    """Our own Turkish texts, one a paragraph."""
+    plain = [path.read_text(encoding="utf-8") for path in sorted(DATA.glob("*.[tm][xd][t]*"))]
+    rows = [
+        json.loads(line)["text"]
+        for path in sorted(DATA.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if line
+    ]
+    return [part for text in [*plain, *rows] for part in text.split("\n\n") if part.strip()]
+
+
+@pytest.fixture(scope="session")
+def model_bytes(texts: list[str]) -> bytes:
+    return tokenizer_module.train(texts, 800)[0]
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_bytes: bytes) -> Tokenizer:
+    return Tokenizer(model_bytes)
+
+
+def tiny_model(vocab_size: int = 300, context_length: int = 64, **changes: object) -> Transformer:
+    """A small model with weights large enough that every part matters."""
+    shape = {
+        "hidden_size": 64, "intermediate_size": 96, "num_layers": 3, "num_heads": 4,
+        "num_kv_heads": 2, "head_size": 16, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
+        "tie_embeddings": False,
+    }  # fmt: skip
+    config = ModelConfig(vocab_size, context_length, ModelShape(**(shape | changes)))  # type: ignore[arg-type]
+    model = Transformer(config)
+    generator = torch.Generator().manual_seed(7)
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.15, generator=generator)
+    return model.eval()
