@@ -2,7 +2,7 @@
 
 Each section's dataclass lives beside its user. Unknown, missing and ill-typed keys are refused
 with their dotted name and what is allowed; limits between values are checked in `__post_init__`
-through `require`. Nothing here knows what any key means.
+through `errors.require`. Nothing here knows what any key means.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ PARAMS_FILE = Path("params.yaml")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as DVC reads it: `3e-4` is a number, and a key given twice is refused."""
+    """Safe YAML in which a key given twice is refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -38,11 +38,18 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
+# The core schema of YAML 1.2, which DVC reads: `3e-4` is a number, `on` and `1:30` are text.
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
+    )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -79,12 +86,6 @@ def load_params(path: Path, section: str, cls: type[T]) -> T:
             todo="copy it from the params.yaml in Git, or from presets/",
         )
     return typing.cast(T, build(cls, content[section], section))
-
-
-def require(condition: bool, key: str, found: object, expected: str, todo: str = "") -> None:
-    """Refuse a value that has the right type but cannot be used."""
-    if not condition:
-        raise ConfigError(f"{key} is {found!r}", expected=expected, todo=todo or f"change {key}")
 
 
 def build(expected: Any, value: Any, name: str) -> Any:

@@ -16,8 +16,7 @@ from typing import Literal
 
 import torch
 
-from sifirdan.config import require
-from sifirdan.errors import ConfigError
+from sifirdan.errors import ConfigError, require
 
 logger = logging.getLogger(__name__)
 

@@ -33,6 +33,12 @@ class CheckpointError(SifirdanError):
     """A model folder or a saved training state."""
 
 
+def require(condition: bool, key: str, found: object, expected: str, todo: str = "") -> None:
+    """Refuse a value that has the right type but cannot be used."""
+    if not condition:
+        raise ConfigError(f"{key} is {found!r}", expected=expected, todo=todo or f"change {key}")
+
+
 def run_command(main: Callable[[], int | None]) -> None:
     """Run an entry point and exit: 0, its own code, 1 after a fixable error, 130 after Ctrl-C."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)

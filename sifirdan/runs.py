@@ -19,8 +19,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from sifirdan.errors import ConfigError, DataError
 
 MANIFEST = "manifest.json"
@@ -196,6 +194,8 @@ def write_text(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def lock(path: Path, *, doing: str) -> Iterator[None]:
     """One process at a time; the lock falls with the process, however it ends."""
+    from filelock import FileLock, Timeout  # training alone, on a bare machine, does without it
+
     path.parent.mkdir(parents=True, exist_ok=True)
     guard = FileLock(path)
     try:
@@ -205,11 +205,10 @@ def lock(path: Path, *, doing: str) -> Iterator[None]:
             f"another process is {doing} (it holds {path})",
             todo="wait until it ends, or stop it, then run the command again",
         ) from None
-    with guard:
-        try:
-            yield
-        finally:
-            guard.release()
+    try:
+        yield
+    finally:
+        guard.release()
 
 
 def project_root(start: Path | None = None) -> Path:

@@ -204,9 +204,12 @@ class StreamDecoder:
     def push(self, token: int) -> str:
         """The text that `token` completes, maybe none."""
         self._held.append(token)
-        if token in self._byte_of and self._unfinished():
-            return ""
-        return self.flush()
+        keep = self._unfinished_tail()
+        ready, self._held = (
+            self._held[: len(self._held) - keep],
+            self._held[len(self._held) - keep :],
+        )
+        return self._tokenizer.decode(ready) if ready else ""
 
     def flush(self) -> str:
         """What is still held back, at the end."""
@@ -214,13 +217,17 @@ class StreamDecoder:
         self._held = []
         return text
 
-    def _unfinished(self) -> bool:
-        tail = bytes(self._byte_of[token] for token in self._held if token in self._byte_of)
-        try:
-            tail.decode()
-        except UnicodeDecodeError as error:
-            return error.reason == "unexpected end of data"
-        return False
+    def _unfinished_tail(self) -> int:
+        """How many of the last ids are bytes that begin a character but do not end it, 0 to 3."""
+        for length in (3, 2, 1):
+            tail = [self._byte_of.get(token) for token in self._held[-length:]]
+            if len(tail) == length and None not in tail:
+                try:
+                    bytes(byte for byte in tail if byte is not None).decode()
+                except UnicodeDecodeError as error:
+                    if error.reason == "unexpected end of data" and error.start == 0:
+                        return length
+        return 0
 
 
 def save_hugging_face(

@@ -17,12 +17,12 @@ from typing import Any
 from tqdm import tqdm
 
 from sifirdan import runs, text, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus import records
 from sifirdan.corpus.card import data_card
 from sifirdan.corpus.dedup import SeenKeys
 from sifirdan.corpus.records import Document, PartWriter
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 
 log = logging.getLogger(__name__)
 

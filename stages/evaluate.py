@@ -15,11 +15,11 @@ from typing import Any
 
 from sifirdan import runs, track
 from sifirdan.chat import Message
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.records import read_folder
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import Runtime, prepare
-from sifirdan.errors import ConfigError, run_command
+from sifirdan.errors import ConfigError, require, run_command
 from sifirdan.evals.answers import Answer, answer, answer_nats, own_question_share
 from sifirdan.evals.bits_per_byte import Score, score_documents, total
 from sifirdan.evals.samples import Sample, draw_samples, known_word_share, words_of

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from sifirdan import runs, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.loader import IGNORE, Batches, Packed
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import Precision, Runtime, prepare
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 from sifirdan.evals.likelihood import Piece, nats_of
 from sifirdan.model.checkpoint import load_model
 from sifirdan.model.transformer import Transformer

@@ -17,10 +17,10 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from sifirdan import runs, text, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus import own_text, sources
 from sifirdan.corpus.records import BadRecord, PartWriter, Record, document
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from sifirdan import runs, track
 from sifirdan.chat import encode_conversation
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus import chat_sources, instructions, own_text, shards
 from sifirdan.corpus.dictionary_pairs import dictionary_candidates
 from sifirdan.corpus.instructions import Example, Where
 from sifirdan.corpus.question_templates import DICTIONARY_TEMPLATES, PROVINCE_TEMPLATES
 from sifirdan.corpus.records import Document, read_folder
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 from sifirdan.runs import Manifest
 from sifirdan.tokenizer import Tokenizer
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan import runs, track
-from sifirdan.config import PARAMS_FILE, load_params, require
-from sifirdan.errors import DataError, run_command
+from sifirdan.config import PARAMS_FILE, load_params
+from sifirdan.errors import DataError, require, run_command
 
 STAGES = (
     "ingest",

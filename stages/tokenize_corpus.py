@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan import runs, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.records import read_folder
 from sifirdan.corpus.shards import SPLITS, Row, datasets_card, write_folder
-from sifirdan.errors import run_command
+from sifirdan.errors import require, run_command
 from sifirdan.tokenizer import Tokenizer
 
 _BATCH_DOCUMENTS = 1000

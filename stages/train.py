@@ -14,11 +14,11 @@ from typing import Any, Literal
 import torch
 
 from sifirdan import runs, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.loader import Batches, Stream
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import Precision, Runtime, prepare
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 from sifirdan.evals.bits_per_byte import score_documents, total
 from sifirdan.model.checkpoint import describe
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer

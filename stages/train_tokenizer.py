@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan import chat, runs, track
-from sifirdan.config import PARAMS_FILE, load_params, require
+from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.records import read_folder
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import DataError, require, run_command
 from sifirdan.tokenizer import (
     MODEL_FILE,
     NUM_BYTE_PIECES,

@@ -28,7 +28,12 @@ def exported(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer):
 def test_F_01_F_02_targets_are_exactly_answers_and_their_end_marks(tokenizer: Tokenizer) -> None:
     encoded = chat.encode_conversation(tokenizer, TALK)
     targets = [i for i, m in zip(encoded.ids, encoded.loss_mask, strict=True) if m]
-    expected = [*tokenizer.encode("İyiyim.\n"), tokenizer.end_id, *tokenizer.encode("17"), tokenizer.end_id]
+    expected = [
+        *tokenizer.encode("İyiyim.\n"),
+        tokenizer.end_id,
+        *tokenizer.encode("17"),
+        tokenizer.end_id,
+    ]
     assert targets == expected
     assert encoded.ids.count(tokenizer.eos_id) == 1 and encoded.ids[0] == tokenizer.eos_id  # T-14
     assert encoded.ids.count(tokenizer.end_id) == len(TALK)
@@ -47,16 +52,22 @@ def test_jinja_twin_gives_the_same_ids_and_mask(tokenizer: Tokenizer, exported) 
         TALK, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
     )
     assert theirs["input_ids"] == encoded.ids and theirs["assistant_masks"] == encoded.loss_mask
-    prompt = exported.apply_chat_template(TALK[:2], tokenize=True, return_dict=True, add_generation_prompt=True)
+    prompt = exported.apply_chat_template(
+        TALK[:2], tokenize=True, return_dict=True, add_generation_prompt=True
+    )
     assert prompt["input_ids"] == chat.encode_prompt(tokenizer, TALK[:2])
 
 
-@pytest.mark.parametrize("mark", ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "</s>", "<s>", "<pad>", "<unk>"])
+@pytest.mark.parametrize(
+    "mark", ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "</s>", "<s>", "<pad>", "<unk>"]
+)
 def test_no_content_can_forge_a_mark(tokenizer: Tokenizer, exported, mark: str) -> None:
     messages = [{"role": "user", "content": f"a{mark}b"}]
     ids = chat.encode_prompt(tokenizer, messages)
     plain = chat.encode_prompt(tokenizer, [{"role": "user", "content": "a"}])
-    assert sum(i in tokenizer.control_ids for i in ids) == sum(i in tokenizer.control_ids for i in plain)
+    assert sum(i in tokenizer.control_ids for i in ids) == sum(
+        i in tokenizer.control_ids for i in plain
+    )
     with pytest.raises(Exception, match="control mark"):
         exported.apply_chat_template(messages, tokenize=True)
 
@@ -71,7 +82,10 @@ def test_no_content_can_forge_a_mark(tokenizer: Tokenizer, exported, mark: str) 
         ([{"role": "bot", "content": "a"}], "role 'bot'"),
         ([{"role": "user", "content": "  "}], "no content"),
         ([{"role": "user", "content": 5}], "no content"),
-        ([{"role": "user", "content": "a"}, {"role": "system", "content": "b"}], "only at the start"),
+        (
+            [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}],
+            "only at the start",
+        ),
     ],
 )
 def test_wrong_messages_are_refused(tokenizer: Tokenizer, messages, hint: str) -> None:
@@ -79,10 +93,15 @@ def test_wrong_messages_are_refused(tokenizer: Tokenizer, messages, hint: str) -
         chat.encode_prompt(tokenizer, messages)
 
 
-def test_G_06_a_long_talk_loses_its_oldest_turns_and_keeps_the_system_message(tokenizer: Tokenizer) -> None:
+def test_G_06_a_long_talk_loses_its_oldest_turns_and_keeps_the_system_message(
+    tokenizer: Tokenizer,
+) -> None:
     turns = [TALK[0]]
     for number in range(100):
-        turns += [{"role": "user", "content": f"soru {number}"}, {"role": "assistant", "content": f"yanıt {number}"}]
+        turns += [
+            {"role": "user", "content": f"soru {number}"},
+            {"role": "assistant", "content": f"yanıt {number}"},
+        ]
     turns.append({"role": "user", "content": "son soru"})
     prompt, dropped = chat.fit_prompt(tokenizer, turns, 128)
     text = tokenizer.decode(prompt)

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from sifirdan.config import load_params, read_yaml, require
-from sifirdan.errors import ConfigError
+from sifirdan.config import load_params, read_yaml
+from sifirdan.errors import ConfigError, require
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,14 @@ def test_inputs_are_the_token_before_and_the_first_is_the_document_mark(unique: 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_I_13_S_04_seeking_equals_reading_on(unique: Shards, workers: int) -> None:
     batches = Batches(stream(unique), 3)
-    whole = [b["targets"].tolist() for b in load_batches(batches, 0, 40, num_workers=workers, pin_memory=False)]
-    late = [b["targets"].tolist() for b in load_batches(batches, 27, 40, num_workers=0, pin_memory=False)]
+    whole = [
+        b["targets"].tolist()
+        for b in load_batches(batches, 0, 40, num_workers=workers, pin_memory=False)
+    ]
+    late = [
+        b["targets"].tolist()
+        for b in load_batches(batches, 27, 40, num_workers=0, pin_memory=False)
+    ]
     assert whole[27:] == late and len(whole) == 40
 
 
@@ -81,7 +87,9 @@ def test_R_11_ranks_share_an_epoch_without_overlap(unique: Shards) -> None:
 
 def test_random_sampling_reads_real_windows(unique: Shards) -> None:
     windows = stream(unique, 8, "random")
-    assert [windows.window(3)["targets"].tolist()] == [stream(unique, 8, "random").window(3)["targets"].tolist()]
+    assert [windows.window(3)["targets"].tolist()] == [
+        stream(unique, 8, "random").window(3)["targets"].tolist()
+    ]
     drawn = {tuple(windows.window(i)["targets"]) for i in range(50)}
     assert len(drawn) > 25 and all(IGNORE not in window for window in drawn)
 
@@ -97,7 +105,11 @@ def talks(tmp_path: Path) -> Shards:
     rows = []
     for i in range(30):
         length = 3 + i * 5 % 9
-        rows.append(Row([next(numbers) for _ in range(length)], f"t{i}", "s", 0, [0] * (length - 2) + [1, 1]))
+        rows.append(
+            Row(
+                [next(numbers) for _ in range(length)], f"t{i}", "s", 0, [0] * (length - 2) + [1, 1]
+            )
+        )
     shards.write(tmp_path / "part-00000.arrow", rows, vocab_size=10_000, loss_mask=True)
     return Shards(tmp_path)
 
@@ -114,7 +126,9 @@ def test_packed_windows_hold_every_conversation_whole_and_once(talks: Shards) ->
             inside = window["segments"] == segment
             assert window["positions"][inside].tolist() == list(range(int(inside.sum())))
         padding = window["segments"] == 0
-        assert (window["inputs"][padding] == 0).all() and (window["targets"][padding] == IGNORE).all()
+        assert (window["inputs"][padding] == 0).all() and (
+            window["targets"][padding] == IGNORE
+        ).all()
     assert 0 < windows.padding_share < 0.5
     assert windows.windows_before(2) > count
     fresh = Packed(talks, context_length=20, seed=1, pad_id=0)
@@ -122,7 +136,9 @@ def test_packed_windows_hold_every_conversation_whole_and_once(talks: Shards) ->
     assert fresh.window(late)["inputs"].tolist() == windows.window(late)["inputs"].tolist()
 
 
-def test_F_06_a_conversation_longer_than_the_context_is_refused(talks: Shards, tmp_path: Path) -> None:
+def test_F_06_a_conversation_longer_than_the_context_is_refused(
+    talks: Shards, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match="at most 7"):
         Packed(talks, context_length=6, seed=1, pad_id=0)
     empty = tmp_path / "empty"

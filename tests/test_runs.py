@@ -45,7 +45,9 @@ def test_damage_of_every_kind_is_refused(tmp_path: Path, kind: str) -> None:
     elif kind == "manifest":
         manifest.write_bytes(manifest.read_bytes()[:-20])
     elif kind == "version":
-        manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 9'))
+        manifest.write_text(
+            manifest.read_text().replace('"format_version": 1', '"format_version": 9')
+        )
     wanted = "tokens" if kind == "kind" else "corpus"
     with pytest.raises(DataError) as error:
         runs.open_folder(folder, wanted, made_by="clean")
@@ -63,7 +65,10 @@ def test_an_input_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_a_failure_leaves_the_old_folder_and_nothing_half_written(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     before = build(folder).sha256
-    with pytest.raises(ZeroDivisionError), runs.new_folder(folder, kind="corpus", inputs={}, params={}) as output:
+    with (
+        pytest.raises(ZeroDivisionError),
+        runs.new_folder(folder, kind="corpus", inputs={}, params={}) as output,
+    ):
         (output.path / "half.txt").write_text("yarım")
         raise ZeroDivisionError
     assert runs.read_manifest(folder).sha256 == before
@@ -95,12 +100,14 @@ try:
 except Exception as error:
     print(type(error).__name__)
     sys.exit(3)
-sys.exit(0)
+sys.exit(0 if calls < fail_at else 4)  # 4: the failure was weathered
 """
 
 
 @pytest.mark.parametrize("how", ["kill", "full disk"])
-def test_R_03_every_failing_system_call_leaves_a_whole_folder_or_none(tmp_path: Path, how: str) -> None:
+def test_R_03_every_failing_system_call_leaves_a_whole_folder_or_none(
+    tmp_path: Path, how: str
+) -> None:
     script = tmp_path / "anomaly.py"
     script.write_text(ANOMALY, encoding="utf-8")
     target = tmp_path / "out" / "corpus"
@@ -112,10 +119,10 @@ def test_R_03_every_failing_system_call_leaves_a_whole_folder_or_none(tmp_path: 
         if (target / runs.MANIFEST).exists():
             runs.open_folder(target, "corpus", made_by="clean")
         else:
-            assert not target.exists() or done.returncode == 0, "a folder without its manifest"
+            assert not target.exists(), "a folder without its manifest"
         if done.returncode == 0:
             break
-        if how == "full disk":
+        if how == "full disk" and done.returncode != 4:
             assert done.returncode == 3 and done.stdout.split()[-1] in ("DataError", "OSError")
     else:
         pytest.fail("the stage never succeeded")
@@ -127,12 +134,15 @@ def test_two_writers_never_share_an_output(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(runs, "LOCK_WAIT_SECONDS", 0.2)
     path = tmp_path / ".x.lock"
     holder = subprocess.Popen(
-        [sys.executable, "-c", f"import filelock, time; filelock.FileLock({str(path)!r}).acquire(); print(1, flush=True); time.sleep(30)"],
+        [sys.executable, "-c", f"import filelock, time; lock = filelock.FileLock({str(path)!r}); lock.acquire(); print(1, flush=True); time.sleep(30)"],
         stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
         assert holder.stdout and holder.stdout.readline()
-        with pytest.raises(ConfigError, match="another process"), runs.lock(path, doing="writing x"):
+        with (
+            pytest.raises(ConfigError, match="another process"),
+            runs.lock(path, doing="writing x"),
+        ):
             pass
     finally:
         holder.kill()
@@ -144,7 +154,10 @@ def test_two_writers_never_share_an_output(tmp_path: Path, monkeypatch: pytest.M
 def test_json_is_whole_utf8_and_refuses_nan(tmp_path: Path) -> None:
     path = tmp_path / "m" / "a.json"
     runs.write_json(path, {"ad": "ığdır"})
-    assert json.loads(path.read_text(encoding="utf-8")) == {"ad": "ığdır"} and b"\r" not in path.read_bytes()
+    assert (
+        json.loads(path.read_text(encoding="utf-8")) == {"ad": "ığdır"}
+        and b"\r" not in path.read_bytes()
+    )
     with pytest.raises(ValueError):
         runs.write_json(path, {"x": float("nan")})
     assert json.loads(path.read_text(encoding="utf-8")) == {"ad": "ığdır"}

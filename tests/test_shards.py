@@ -14,12 +14,20 @@ from sifirdan.errors import DataError
 
 def rows(count: int = 20) -> list[Row]:
     return [
-        Row([i * 10 + j for j in range(1 + i % 5)], f"doc{i}", "kaynak", i, [j % 2 for j in range(1 + i % 5)])
+        Row(
+            [i * 10 + j for j in range(1 + i % 5)],
+            f"doc{i}",
+            "kaynak",
+            i,
+            [j % 2 for j in range(1 + i % 5)],
+        )
         for i in range(count)
     ]
 
 
-def test_ids_boundaries_and_columns_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_boundaries_and_columns_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shards, "MAX_BATCH_TOKENS", 7)  # several record batches
     counts = shards.write(tmp_path / "part-00000.arrow", rows(), vocab_size=300, loss_mask=True)
     back = Shards(tmp_path)
@@ -33,9 +41,13 @@ def test_ids_boundaries_and_columns_come_back(tmp_path: Path, monkeypatch: pytes
     assert counts["targets"] == sum(sum(row.loss_mask or []) for row in rows())
 
 
-@pytest.mark.parametrize(("vocab_size", "dtype"), [(256, np.uint16), (65536, np.uint16), (65537, np.uint32)])
+@pytest.mark.parametrize(
+    ("vocab_size", "dtype"), [(256, np.uint16), (65536, np.uint16), (65537, np.uint32)]
+)
 def test_ids_are_stored_without_loss(tmp_path: Path, vocab_size: int, dtype: type) -> None:
-    shards.write(tmp_path / "part-00000.arrow", [Row([0, vocab_size - 1], "a", "b")], vocab_size=vocab_size)
+    shards.write(
+        tmp_path / "part-00000.arrow", [Row([0, vocab_size - 1], "a", "b")], vocab_size=vocab_size
+    )
     tokens = Shards(tmp_path).tokens(0)
     assert tokens.dtype == dtype and tokens.tolist() == [0, vocab_size - 1]
     with pytest.raises(AssertionError):
@@ -59,11 +71,16 @@ def test_folders_roll_over_and_open_in_datasets(tmp_path: Path) -> None:
     again = tmp_path / "again"
     again.mkdir()
     shards.write_folder(again, iter(rows()), vocab_size=300, max_shard_tokens=20)
-    assert [p.read_bytes() for p in sorted(again.glob("*.arrow"))] == [p.read_bytes() for p in parts]
+    assert [p.read_bytes() for p in sorted(again.glob("*.arrow"))] == [
+        p.read_bytes() for p in parts
+    ]
 
 
 def test_an_empty_split_has_an_empty_shard(tmp_path: Path) -> None:
-    assert shards.write_folder(tmp_path, iter([]), vocab_size=300, max_shard_tokens=20)["documents"] == 0
+    assert (
+        shards.write_folder(tmp_path, iter([]), vocab_size=300, max_shard_tokens=20)["documents"]
+        == 0
+    )
     assert len(Shards(tmp_path)) == 0
 
 

@@ -1,5 +1,7 @@
 """Lossless, equal to its Hugging Face twin, and no text can make a control id."""
 
+import hashlib
+import json
 import random
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 from transformers import AutoTokenizer
 
-from sifirdan import chat, tokenizer as tokenizer_module
+from sifirdan import chat
+from sifirdan import tokenizer as tokenizer_module
 from sifirdan.errors import DataError
 from sifirdan.tokenizer import (
     MODEL_FILE,
@@ -37,7 +40,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer):
 
 
 def random_text(rng: random.Random) -> str:
-    letters = "abcçdefgğhıiIİjklmnoöprsştuüvyz ''’\n\t.,!?019▁🙂éâ<|>/" + chr(rng.randrange(1, 0xD7FF))
+    letters = "abcçdefgğhıiIİjklmnoöprsştuüvyz ''’\n\t.,!?019▁🙂éâ<|>/" + chr(
+        rng.randrange(1, 0xD7FF)
+    )
     return "".join(rng.choice(letters) for _ in range(rng.randint(0, 40)))
 
 
@@ -46,7 +51,9 @@ def test_T_03_T_04_round_trip_is_exact(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_T_10_T_11_ids_and_text_equal_the_exported_tokenizer(tokenizer: Tokenizer, exported, texts) -> None:
+def test_T_10_T_11_ids_and_text_equal_the_exported_tokenizer(
+    tokenizer: Tokenizer, exported, texts
+) -> None:
     rng = random.Random(3)
     for text in [*HARD, *texts, *(random_text(rng) for _ in range(3000))]:
         ids = tokenizer.encode(text)
@@ -66,24 +73,24 @@ def test_special_ids_agree_with_the_exported_folder(tokenizer: Tokenizer, export
     assert exported.eos_token_id == exported.bos_token_id == tokenizer.eos_id
     assert exported.pad_token_id == tokenizer.pad_id != tokenizer.eos_id
     assert len(exported) == tokenizer.vocab_size
-    assert exported("Merhaba")["input_ids"] == tokenizer.encode("Merhaba"), "no BOS, no EOS added (T-14)"
+    assert exported("Merhaba")["input_ids"] == tokenizer.encode("Merhaba"), (
+        "no BOS, no EOS added (T-14)"
+    )
 
 
-def test_the_same_text_gives_the_same_bytes_in_another_process(model_bytes: bytes, tmp_path: Path) -> None:
+def test_the_same_text_gives_the_same_bytes_in_another_process(
+    model_bytes: bytes, texts: list[str], tmp_path: Path
+) -> None:
     script = (
         "import sys, json, hashlib; from sifirdan.tokenizer import train;"
-        "print(hashlib.sha256(train(json.load(sys.stdin), 400)[0]).hexdigest())"
+        "print(hashlib.sha256(train(json.load(sys.stdin), 800)[0]).hexdigest())"
     )
-    import hashlib
-    import json
-
-    lines = [f"satır {i} ağaç deniz kuş {i * 7}" for i in range(300)]
     root = Path(__file__).parent.parent
     done = subprocess.run(
-        [sys.executable, "-c", script], input=json.dumps(lines), capture_output=True, text=True, check=True,
+        [sys.executable, "-c", script], input=json.dumps(texts), capture_output=True, text=True, check=True,
         cwd=tmp_path, env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "5"},
     )  # fmt: skip
-    assert done.stdout.strip() == hashlib.sha256(train(lines, 400)[0]).hexdigest()
+    assert done.stdout.strip() == hashlib.sha256(model_bytes).hexdigest()
 
 
 def test_T_01_T_02_long_lines_are_cut_and_none_is_skipped(texts: list[str]) -> None:
@@ -154,4 +161,4 @@ def test_readable_vocabulary_has_a_line_a_piece(tokenizer: Tokenizer, tmp_path: 
     lines = (tmp_path / "tokenizer.vocab").read_text(encoding="utf-8").split("\n")
     assert len(lines) == tokenizer.vocab_size + 1
     assert (tmp_path / MODEL_FILE).exists() is False
-    assert tokenizer_module.NUM_SPECIAL_IDS == len(tokenizer.control_ids)
+    assert len(tokenizer.control_ids) == tokenizer_module.NUM_SPECIAL_IDS

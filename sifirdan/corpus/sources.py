@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sifirdan import runs
-from sifirdan.config import require
 from sifirdan.corpus.readers import READERS
 from sifirdan.corpus.records import BadRecord, Record
-from sifirdan.errors import ConfigError, DataError
+from sifirdan.errors import ConfigError, DataError, require
 
 log = logging.getLogger(__name__)
 

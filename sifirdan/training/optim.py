@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sifirdan.config import require
+from sifirdan.errors import require
 from sifirdan.model.transformer import Transformer
 
 

@@ -29,7 +29,11 @@ from sifirdan.model.transformer import Transformer
 logger = logging.getLogger(__name__)
 
 KEEP = 2  # newest states kept: a damaged newest one leaves the one before
-_EXEMPT_MODULES = ("sifirdan.track", "sifirdan.errors", "sifirdan.cli")  # prefixes; they change no result
+_EXEMPT_MODULES = (
+    "sifirdan.track",
+    "sifirdan.errors",
+    "sifirdan.cli",
+)  # prefixes; they change no result
 _FILES = ("weights.safetensors", "optimizer.safetensors", "state.json")
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from sifirdan import chat, runs
-from sifirdan.config import require
 from sifirdan.device import Runtime, pick_dtype, should_compile
+from sifirdan.errors import require
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable

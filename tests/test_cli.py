@@ -1,0 +1,99 @@
+"""The command line as a person uses it, on a tiny model folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import tiny_model
+
+from sifirdan import runs
+from sifirdan.tokenizer import Tokenizer
+from sifirdan.training.session import save_trained
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer) -> Path:
+    root = tmp_path_factory.mktemp("cli")
+    for name in ("base", "chat"):
+        with runs.new_folder(root / "models" / name, kind="model", inputs={}, params={}) as output:
+            save_trained(output.path, tiny_model(tokenizer.vocab_size, 64), tokenizer)
+    return root
+
+
+def sifirdan(folder: Path, *arguments: str, said: str = "") -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "sifirdan.cli", *arguments], cwd=folder, input=said, capture_output=True,
+        text=True, encoding="utf-8", env={"PYTHONPATH": str(Path(__file__).parent.parent), "PATH": "/usr/bin:/bin", "PYTHONUTF8": "1"},
+    )  # fmt: skip
+
+
+def test_chat_talks_forgets_and_ends(folder: Path) -> None:
+    done = sifirdan(
+        folder,
+        "chat",
+        "--max-new-tokens",
+        "8",
+        said="Merhaba\n" * 6 + "/sil\nNasılsın?\n" + "çok " * 200 + "\n\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "(konuşma silindi)" in done.stdout
+        and "çok uzun" in done.stdout
+        and "unutuldu" in done.stdout
+    )
+    again = sifirdan(
+        folder,
+        "chat",
+        "--max-new-tokens",
+        "8",
+        said="Merhaba\n" * 6 + "/sil\nNasılsın?\n" + "çok " * 200 + "\n\n",
+    )
+    assert again.stdout == done.stdout
+
+
+def test_generate_continues_the_prompt(folder: Path) -> None:
+    done = sifirdan(folder, "generate", "Bir gün", "--max-new-tokens", "10", "--seed", "3")
+    assert done.returncode == 0 and done.stdout.startswith("Bir gün") and len(done.stdout) > 9
+    assert (
+        done.stdout
+        == sifirdan(folder, "generate", "Bir gün", "--max-new-tokens", "10", "--seed", "3").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["generate", "a " * 300], "tokens"),
+        (["generate", "--temperature", "99"], "0 (greedy) to 10"),
+        (["generate", "--model", "yok"], "there is no model"),
+        (["generate", "--device", "cuda", "x"], "runtime.device"),
+        (["verify", "yok"], "no manifest.json"),
+    ],
+)
+def test_mistakes_end_in_one_message_and_no_traceback(
+    folder: Path, arguments: list[str], hint: str
+) -> None:
+    done = sifirdan(folder, *arguments)
+    assert done.returncode == 1 and hint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_verify_names_the_damaged_file(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    assert sifirdan(folder, "verify", "models/base", "models/chat").returncode == 0
+    shutil.copytree(folder / "models" / "base", tmp_path / "base")
+    file = tmp_path / "base" / "config.json"
+    file.write_text(file.read_text(encoding="utf-8").replace("silu", "gelu"), encoding="utf-8")
+    done = sifirdan(folder, "verify", str(tmp_path / "base"), "models/chat")
+    assert (
+        done.returncode == 1
+        and "config.json is damaged" in done.stdout
+        and "models/chat: whole" in done.stdout
+    )
+
+
+def test_help_lists_every_command(folder: Path) -> None:
+    shown = sifirdan(folder, "--help").stdout
+    for command in ("chat", "generate", "verify", "doctor", "ui", "replay"):
+        assert command in shown

@@ -1,0 +1,353 @@
+"""The loop: right updates, one curve, and the same bits after any number of interruptions."""
+
+import json
+import pickle
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import tiny_model
+
+from sifirdan.corpus import shards
+from sifirdan.corpus.loader import IGNORE, Batches, Packed, Stream
+from sifirdan.corpus.shards import Row, Shards
+from sifirdan.errors import CheckpointError, ConfigError, DataError
+from sifirdan.model.transformer import Transformer
+from sifirdan.training.loop import FitSettings, eval_steps, fit
+from sifirdan.training.losses import cross_entropy_sum
+from sifirdan.training.optim import OptimParams, Schedule, build_optimizers, split_parameters
+from sifirdan.training.resume import ResumeStore, SavedState, code_hashes
+
+OPTIM = OptimParams(
+    matrices="muon", lr_matrices=0.02, lr_embedding=0.01, lr_head=0.004, lr_norms=0.01, beta1=0.9,
+    beta2=0.98, eps=1e-10, muon_momentum=0.95, muon_steps=5, weight_decay=0.1, max_grad_norm=1.0,
+)  # fmt: skip
+SCHEDULE = Schedule(warmup_share=0.1, decay_share=0.5, final_lr_share=0.1)
+STEPS = 12
+
+
+def adamw() -> OptimParams:
+    from dataclasses import replace
+
+    return replace(OPTIM, matrices="adamw", lr_matrices=1e-3)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Shards:
+    folder = tmp_path / "tokens"
+    folder.mkdir()
+    rng = np.random.default_rng(5)
+    rows = [Row([*rng.integers(4, 40, 1 + i % 30).tolist(), 2], f"d{i}", "s") for i in range(120)]
+    shards.write(folder / "part-00000.arrow", rows, vocab_size=300)
+    return Shards(folder)
+
+
+def settings(num_steps: int = STEPS, accumulation: int = 1, **changes) -> FitSettings:
+    values = {
+        "num_steps": num_steps, "micro_batches_per_step": accumulation, "schedule": SCHEDULE,
+        "max_grad_norm": 1.0, "dtype": torch.float32, "compiled": False,
+        "eval_steps": eval_steps(num_steps, 5), "log_every_steps": 3, "checkpoint_every_steps": 4,
+        "loader_workers": 0,
+    }  # fmt: skip
+    return FitSettings(**(values | changes))
+
+
+def run(
+    data: Shards, store: Path, *, setup: FitSettings | None = None, params: OptimParams = OPTIM,
+    micro_batch: int = 4, stop_at: int | None = None, model: Transformer | None = None, log: list | None = None,
+):  # fmt: skip
+    """One training process: from the newest state to the end, or to `stop_at`, where it dies."""
+    model = model or tiny_model()
+    optimizers = build_optimizers(model, params)
+    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
+
+    def on_point(point: dict) -> None:
+        if log is not None:
+            log.append(point["step"])
+        if stop_at is not None and point["step"] >= stop_at:
+            raise RuntimeError("killed")
+
+    points = fit(
+        model, optimizers, Batches(windows, micro_batch), setup or settings(), ResumeStore(store, {"a": 1}),
+        validate=lambda: {"val": float(model.lm_head.weight.detach().double().sum())},
+        on_resume=lambda saved: log.append(f"resumed {saved.step}") if log is not None else None,
+        on_point=on_point, extra={"run_id": "r"},
+    )  # fmt: skip
+    return model, points
+
+
+def same(a: Transformer, b: Transformer) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("params", [OPTIM, adamw()])
+def test_R_01_interrupted_many_times_is_uninterrupted(
+    data: Shards, tmp_path: Path, params: OptimParams
+) -> None:
+    whole, points = run(data, tmp_path / "whole", params=params)
+    log: list = []
+    for stop_at in (1, 5, 6, 9, 10):
+        with pytest.raises(RuntimeError, match="killed"):
+            run(data, tmp_path / "cut", params=params, stop_at=stop_at, log=log)
+    resumed, resumed_points = run(data, tmp_path / "cut", params=params, log=log)
+    assert same(whole, resumed) and points == resumed_points
+    assert "resumed 4" in log and "resumed 8" in log
+    steps = [point["step"] for point in resumed_points]
+    assert steps == sorted(set(steps)) and steps[-1] == STEPS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_stop_saves_the_very_step(data: Shards, tmp_path: Path, number: int) -> None:
+    whole, _ = run(data, tmp_path / "whole")
+    setup = settings(checkpoint_every_steps=1000)
+    model = tiny_model()
+    optimizers = build_optimizers(model, OPTIM)
+    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
+    with pytest.raises(KeyboardInterrupt):
+        fit(
+            model, optimizers, Batches(windows, 4), setup, ResumeStore(tmp_path / "cut", {"a": 1}),
+            validate=dict, on_resume=lambda _: None, extra={},
+            on_point=lambda point: signal.raise_signal(number) if point["step"] == 6 else None,
+        )  # fmt: skip
+    log: list = []
+    resumed, _ = run(data, tmp_path / "cut", log=log)
+    assert log[0] == "resumed 6" and same(whole, resumed)
+
+
+def test_R_03_a_damaged_newest_state_is_skipped_and_said(
+    data: Shards, tmp_path: Path, caplog
+) -> None:
+    whole, _ = run(data, tmp_path / "whole")
+    with pytest.raises(RuntimeError):
+        run(data, tmp_path / "cut", stop_at=9)
+    newest = max((tmp_path / "cut").glob("*/step-*"))
+    file = newest / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-8] + b"\0" * 8)
+    log: list = []
+    resumed, _ = run(data, tmp_path / "cut", log=log)
+    assert log[0] == "resumed 4" and same(whole, resumed)
+    assert (
+        "skipping step-00000008" in caplog.text and "weights.safetensors is damaged" in caplog.text
+    )
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("how", ["delete", "pickle"])
+def test_R_04_R_13_a_state_without_any_part_is_refused(
+    data: Shards, tmp_path: Path, name: str, how: str
+) -> None:
+    run(data, tmp_path / "s")
+    marker = tmp_path / "marker"
+
+    class Attack:
+        def __reduce__(self):
+            return (Path.touch, (marker,))
+
+    for state in (tmp_path / "s").glob("*/step-*"):
+        if how == "delete":
+            (state / name).unlink()
+        else:
+            (state / name).write_bytes(pickle.dumps(Attack()))
+    model = tiny_model()
+    assert (
+        ResumeStore(tmp_path / "s", {"a": 1}).load_newest(model, build_optimizers(model, OPTIM))
+        is None
+    )
+    assert not marker.exists()
+
+
+def test_a_state_of_other_params_stays_unused_and_is_named(
+    data: Shards, tmp_path: Path, caplog
+) -> None:
+    caplog.set_level("INFO")
+    run(data, tmp_path / "s")
+    model = tiny_model()
+    optimizers = build_optimizers(model, OPTIM)
+    other = ResumeStore(tmp_path / "s", {"a": 2, "params": {"lr": 1}})
+    assert other.load_newest(model, optimizers) is None
+    assert "changed: a, params" in caplog.text
+    other.clear()
+    assert not (tmp_path / "s").exists()
+
+
+def test_two_states_are_kept(data: Shards, tmp_path: Path) -> None:
+    run(data, tmp_path / "s", setup=settings(checkpoint_every_steps=1))
+    assert sorted(p.name for p in (tmp_path / "s").glob("*/*")) == [
+        "step-00000011",
+        "step-00000012",
+    ]
+
+
+def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
+    model, bigger = tiny_model(), tiny_model(num_layers=4)
+    ResumeStore(tmp_path, {}).save(model, build_optimizers(model, adamw()), SavedState(1, [], {}))
+    store = ResumeStore(tmp_path, {})
+    folder = next(tmp_path.glob("*/step-*"))
+    with pytest.raises(CheckpointError, match="missing"):
+        store._load(folder, bigger, build_optimizers(bigger, adamw()))
+    with pytest.raises(CheckpointError, match="state of 0 parameters"):
+        store._load(folder, model, build_optimizers(model, adamw()))
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 8])
+def test_accumulation_never_changes_the_gradient(data: Shards, micro_batch: int) -> None:
+    """Also with masked labels spread unevenly over the micro-batches."""
+    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
+    rows = [windows.window(i) for i in range(8)]
+    for i, row in enumerate(rows):
+        row["targets"][: 2 * i] = IGNORE
+    count = sum(int((row["targets"] != IGNORE).sum()) for row in rows)
+
+    def gradients(size: int) -> list[torch.Tensor]:
+        model = tiny_model().double()
+        for first in range(0, 8, size):
+            part = rows[first : first + size]
+            inputs = torch.tensor(np.stack([row["inputs"] for row in part]))
+            targets = torch.tensor(np.stack([row["targets"] for row in part]))
+            hidden = model.model(model.embed(inputs, torch.float64), torch.arange(16)[None])
+            loss = F.cross_entropy(
+                model.lm_head(hidden).flatten(0, 1),
+                targets.flatten(),
+                ignore_index=IGNORE,
+                reduction="sum",
+            )
+            (loss / count).backward()
+        return [p.grad for p in model.parameters()]
+
+    for a, b in zip(gradients(8), gradients(micro_batch), strict=True):
+        assert torch.allclose(a, b, rtol=1e-5, atol=1e-12)
+
+
+def test_micro_batches_of_fit_end_in_the_same_place(data: Shards, tmp_path: Path) -> None:
+    one, _ = run(data, tmp_path / "1", setup=settings(4), micro_batch=8, params=adamw())
+    four, _ = run(data, tmp_path / "4", setup=settings(4, 4), micro_batch=2, params=adamw())
+    for a, b in zip(one.parameters(), four.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=2e-4)
+
+
+def test_F_05_the_shift_has_one_owner_the_model_learns_the_next_token(tmp_path: Path) -> None:
+    pattern = list(range(10, 20))
+    shards.write(
+        tmp_path / "part-00000.arrow",
+        [Row([*pattern, 2] * 4, f"d{i}", "s") for i in range(20)],
+        vocab_size=300,
+    )
+    data = Shards(tmp_path)
+    model, points = run(
+        data, tmp_path / "store", setup=settings(60, log_every_steps=10), params=adamw()
+    )
+    assert points[-1]["loss"] < 0.3 < points[0]["loss"]
+    logits = model(torch.tensor([[2, 10, 11, 12]]))
+    assert logits.argmax(-1)[0].tolist() == [10, 11, 12, 13]
+
+
+def test_packed_conversations_train_on_answers_only(tmp_path: Path) -> None:
+    rows = [
+        Row([2, 5, 30 + i, 8, 6, 60 + i, 8], f"t{i}", "s", 0, [0, 0, 0, 0, 0, 1, 1])
+        for i in range(10)
+    ]
+    shards.write(tmp_path / "part-00000.arrow", rows, vocab_size=300, loss_mask=True)
+    windows = Packed(Shards(tmp_path), context_length=16, seed=1, pad_id=3)
+    model = tiny_model()
+    fit(
+        model, build_optimizers(model, adamw()), Batches(windows, 5), settings(80),
+        ResumeStore(tmp_path / "s", {}), validate=dict, on_resume=lambda _: None, on_point=lambda _: None, extra={},
+    )  # fmt: skip
+    for i in range(10):
+        logits = model(torch.tensor([[2, 5, 30 + i, 8, 6, 60 + i]]))
+        assert logits.argmax(-1)[0, -2:].tolist() == [60 + i, 8], "the answer, then the end mark"
+
+
+def test_R_07_a_gradient_that_is_not_finite_stops_before_the_weights(
+    data: Shards, tmp_path: Path
+) -> None:
+    model = tiny_model()
+    model.model.layers[0].mlp.up_proj.weight.data[0, 0] = float("inf")
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(DataError, match="step 1: the gradient is not finite"):
+        run(data, tmp_path / "s", model=model)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert not list((tmp_path / "s").glob("*/step-*"))
+
+
+def test_R_08_every_parameter_is_in_one_group_and_only_matrices_decay() -> None:
+    for tied in (False, True):
+        model = tiny_model(tie_embeddings=tied)
+        for params in (OPTIM, adamw()):
+            groups = [group for o in build_optimizers(model, params) for group in o.param_groups]
+            members = [id(p) for group in groups for p in group["params"]]
+            assert sorted(members) == sorted(id(p) for p in model.parameters())
+            for group in groups:
+                if group["weight_decay"]:
+                    assert all(p.ndim == 2 and p.shape[0] != 300 for p in group["params"])
+        assert len(split_parameters(model)[2]) == (0 if tied else 1)
+
+
+def test_R_06_the_rate_is_a_pure_function_of_the_step() -> None:
+    schedule = Schedule(warmup_share=0.1, decay_share=0.4, final_lr_share=0.05)
+    factors = [schedule.lr_factor(step, 100) for step in range(1, 101)]
+    assert factors[0] == pytest.approx(0.1) and factors[9] == 1.0 and factors[59] == 1.0
+    assert factors[-1] == 0.05 == min(factors) and factors[-2] > 0.05
+    assert schedule.lr_factor(5000, 100) == 0.05 and schedule.lr_factor(-3, 100) == factors[0]
+    assert Schedule(0.0, 0.0, 0.0).lr_factor(7, 10) == 1.0
+    assert Schedule(0.5, 0.5, 0.0).lr_factor(1, 1) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("cls", "changes"),
+    [
+        (Schedule, {"warmup_share": 0.6, "decay_share": 0.5}),
+        (Schedule, {"final_lr_share": 2.0}),
+        (OptimParams, {"lr_head": 0.0}),
+        (OptimParams, {"beta2": 1.0}),
+        (OptimParams, {"weight_decay": -0.1}),
+        (OptimParams, {"muon_steps": 0}),
+    ],
+)
+def test_impossible_settings_are_refused(cls: type, changes: dict) -> None:
+    from dataclasses import asdict
+
+    good = asdict(SCHEDULE if cls is Schedule else OPTIM)
+    with pytest.raises(ConfigError, match=list(changes)[0]):
+        cls(**(good | changes))
+
+
+def test_a_compiled_step_is_deterministic(data: Shards) -> None:
+    if not shutil.which("g++") and not shutil.which("c++"):
+        pytest.fail("torch.compile on a CPU needs a C++ compiler")
+    model = tiny_model()
+    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
+    batch = Batches(windows, 4)[0]
+    compiled = torch.compile(cross_entropy_sum, dynamic=False, fullgraph=True)
+    results = set()
+    for _ in range(20):
+        model.zero_grad()
+        embedded = model.embed(batch["inputs"])
+        compiled(model, embedded, batch["targets"], torch.arange(16)[None], None).backward()
+        results.add(b"".join(p.grad.numpy().tobytes() for p in model.parameters()))
+    assert len(results) == 1
+
+
+def test_golden_losses_of_a_fixed_run(data: Shards, tmp_path: Path) -> None:
+    """A refactoring keeps these; a change of the numbers is a change of the method."""
+    torch.set_num_threads(1)
+    _, points = run(
+        data,
+        tmp_path / "s",
+        setup=settings(20, log_every_steps=1, eval_steps=frozenset()),
+        params=adamw(),
+    )
+    losses = [point["loss"] for point in points]
+    golden = json.loads((Path(__file__).parent / "golden_losses.json").read_text(encoding="utf-8"))
+    assert losses == pytest.approx(golden, abs=2e-5)
+
+
+def test_code_hashes_name_our_modules_and_leave_tracking_out() -> None:
+    import sifirdan.track  # noqa: F401
+
+    hashes = code_hashes()
+    assert "sifirdan.training.resume" in hashes and not any("track" in name for name in hashes)
