@@ -32,35 +32,39 @@ $(STAMP): pyproject.toml constraints.txt
 	fi
 	@echo "Installing (a few minutes the first time) ..."
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	@git rev-parse --git-dir >/dev/null 2>&1 || dvc config --local core.no_scm true
+	@git rev-parse --git-dir >/dev/null 2>&1 || $(BIN)/dvc config --local core.no_scm true
 	@touch $@
 
 repro:
 ifdef PRESET
+	@test -f presets/$(PRESET).yaml || { echo "There is no presets/$(PRESET).yaml; there are: $(notdir $(basename $(wildcard presets/*.yaml)))"; exit 1; }
+	@for kept in presets/*.yaml; do cmp -s $$kept params.yaml && exit 0; done; \
+	  git diff --quiet HEAD -- params.yaml || { \
+	  echo "params.yaml has changes of yours; commit or copy them first, then: make PRESET=$(PRESET)"; exit 1; }
 	@cmp -s presets/$(PRESET).yaml params.yaml || { cp presets/$(PRESET).yaml params.yaml && \
-	  echo "params.yaml is now the preset $(PRESET); git checkout params.yaml takes it back"; }
+	  echo "params.yaml is now the preset $(PRESET); git checkout params.yaml takes the default back"; }
 endif
-	@dvc repro
+	@$(BIN)/dvc repro
 
 test: setup  ## set up and run all tests (plain `pytest` leaves the slow ones out)
-	OMP_NUM_THREADS=1 pytest -n 2 --dist worksteal -m "slow or not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "slow or not slow" $(ARGS)
 
 lint: setup  ## ruff and mypy
-	ruff check .
-	ruff format --check .
-	mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 ui: setup  ## compare runs in the browser: MLflow on 127.0.0.1, PORT=5000
-	@sifirdan ui --port $(PORT)
+	@$(BIN)/sifirdan ui --port $(PORT)
 
 chat: setup  ## talk to your model in the terminal
-	@sifirdan chat
+	@$(BIN)/sifirdan chat
 
 doctor: setup  ## what this machine has and what is missing
-	@sifirdan doctor
+	@$(BIN)/sifirdan doctor
 
-bench: setup  ## list the benchmarks
-	@ls bench/*.py
+bench: setup  ## run the benchmarks (nothing else may run meanwhile)
+	@for file in bench/*.py; do echo "$$file"; $(BIN)/python -m bench.$$(basename $$file .py); done
 
 clean:  ## delete the environment and caches, not your data, models or runs
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache

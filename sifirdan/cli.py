@@ -1,4 +1,7 @@
-"""The command `sifirdan`: chat, generate, verify, doctor, ui, track. Thin: the work is elsewhere."""
+"""The command `sifirdan`: talk to your model, continue texts, verify folders, compare runs.
+
+Thin: the work is elsewhere.
+"""
 
 import argparse
 import os
@@ -157,7 +160,7 @@ def _load(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sifirdan", description=__doc__.split(":")[0])
+    parser = argparse.ArgumentParser(prog="sifirdan", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
@@ -180,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
             "--max-new-tokens", type=int, default=120, help="longest answer, in tokens"
         )
         command.add_argument("--seed", type=int, default=1, help="of the draw")
-        command.add_argument("--device", default="cpu", help="auto, cpu, cuda or mps")
+        command.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
         if model == "chat":
             command.add_argument("--system", default="", help="a system message at the start")
         else:

@@ -3,7 +3,7 @@
 The only file that imports MLflow, and only inside functions. Not for results: metrics files and
 outputs are complete without it, and no failure here may stop a stage. Every event is written to a
 journal (`.track/<run>.jsonl`) and then applied to the store; applying one twice changes nothing,
-so a journal can be replayed at any time (`sifirdan track replay`). A journal is removed once the
+so a journal can be replayed at any time (`sifirdan replay`). A journal is removed once the
 store holds all of it; what a store cannot hold (NaN, infinities) stays in it.
 """
 
@@ -284,7 +284,7 @@ class Run:
                 _log.warning(
                     "tracking: the %s failed and the stage goes on (%s); %s: %s",
                     what,
-                    f"later: sifirdan track replay {self._journal.path}"
+                    f"later: sifirdan replay {self._journal.path}"
                     if self._journal
                     else "without a journal",
                     type(error).__name__,

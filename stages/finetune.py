@@ -16,7 +16,7 @@ import torch
 
 from sifirdan import runs, track
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus.loader import IGNORE, Batches, Packed
+from sifirdan.corpus.loader import IGNORE, Packed
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import Precision, Runtime, prepare
 from sifirdan.errors import DataError, require, run_command
@@ -24,17 +24,8 @@ from sifirdan.evals.likelihood import Piece, nats_of
 from sifirdan.model.checkpoint import load_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.tokenizer import Tokenizer
-from sifirdan.training.loop import FitSettings, eval_steps, fit
-from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
-from sifirdan.training.resume import ResumeStore
-from sifirdan.training.session import (
-    PACKAGES,
-    fingerprint,
-    log_estimate,
-    make_plan,
-    save_curve,
-    save_trained,
-)
+from sifirdan.training.optim import OptimParams, Schedule
+from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
 
 @dataclass(frozen=True)
@@ -55,14 +46,7 @@ class Params:
 
 
 def finetune(
-    base: Path,
-    chat: Path,
-    out: Path,
-    report: Path,
-    store_folder: Path,
-    params: Params,
-    runtime: Runtime,
-    run: track.Run,
+    base: Path, chat: Path, places: Places, params: Params, runtime: Runtime, tracker: Tracker
 ) -> dict[str, Any]:
     """Tune `base` on `chat`/train, or continue from the newest saved state; returns the metrics."""
     device = prepare(runtime)
@@ -84,7 +68,6 @@ def finetune(
         f"a multiple of the model's context, {context_length}",
     )  # fmt: skip
     torch.manual_seed(params.seed)
-    optimizers = build_optimizers(model, params.optimizer)
     windows = Packed(
         Shards(chat / "train"),
         context_length=context_length,
@@ -93,62 +76,30 @@ def finetune(
     )
     batch_sequences = params.batch_tokens // context_length
     num_steps = max(1, windows.windows_before(params.epochs) // batch_sequences)
-    plan = make_plan(batch_sequences, params.precision, runtime, device)
-    log_estimate(
-        model, num_steps=num_steps, step_tokens=params.batch_tokens,
-        context_length=context_length, plan=plan, device=device,
-    )  # fmt: skip
-    settings = FitSettings(
+    recipe = Recipe(
+        windows=windows,
+        context_length=context_length,
+        batch_sequences=batch_sequences,
         num_steps=num_steps,
-        micro_batches_per_step=plan.accumulation,
+        eval_every_steps=max(1, num_steps // params.epochs),
+        precision=params.precision,
+        optimizer=params.optimizer,
         schedule=params.schedule,
-        max_grad_norm=params.optimizer.max_grad_norm,
-        dtype=plan.dtype,
-        compiled=plan.compiled,
-        eval_steps=eval_steps(num_steps, max(1, num_steps // params.epochs)),
-        log_every_steps=runtime.log_every_steps,
-        checkpoint_every_steps=runtime.checkpoint_every_steps,
-        loader_workers=runtime.loader_workers,
+        validate=_validator(model, Shards(chat / "known"), params.val_conversations),
+        curves={"loss": "loss on answers (nats)", "known_nats_per_target": "known answers (nats)"},
     )
-    store = ResumeStore(
-        store_folder, fingerprint(inputs=inputs, params=asdict(params), plan=plan, device=device)
-    )
-    with runs.lock(store_folder.parent / f".{store_folder.name}.lock", doing="training"):
-        points = fit(
-            model,
-            optimizers,
-            Batches(windows, plan.micro_batch),
-            settings,
-            store,
-            validate=_validator(model, Shards(chat / "known"), params.val_conversations),
-            on_resume=lambda saved: run.reopen(saved.extra["run_id"]),
-            on_point=lambda point: run.log_metrics(
-                {name: value for name, value in point.items() if name != "step"}, step=point["step"]
-            ),
-            extra={"run_id": run.run_id},
-        )
-        made: dict[str, Any] = {
-            "inputs": inputs,
-            "params": asdict(params) | {"runtime": plan.facts},
-            "packages": PACKAGES,
-        }
-        with runs.new_folder(report, kind="curve", **made) as output:
-            labels = {
-                "loss": "loss on answers (nats)",
-                "known_nats_per_target": "known answers (nats)",
-            }
-            save_curve(output.path, points, labels)
-        with runs.new_folder(out, kind="model", **made) as output:
-            save_trained(output.path, model, tokenizer)
-            output.counts |= {"steps": num_steps, "parameters": model.num_parameters()}
+    points = train_to_folder(
+        model, tokenizer, recipe, places,
+        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
+    )  # fmt: skip
     return {
         "steps": num_steps,
         "conversations": len(windows.shards),
         "padding_share": windows.padding_share,
         **{
-            name: value
-            for name, value in points[-1].items()
-            if name in ("loss", "known_nats_per_target")
+            name: points[-1][name]
+            for name in ("loss", "known_nats_per_target")
+            if name in points[-1]
         },
     }
 
@@ -175,18 +126,18 @@ def _validator(
 def main() -> None:
     params = load_params(PARAMS_FILE, "finetune", Params)
     runtime = load_params(PARAMS_FILE, "runtime", Runtime)
-    base, chat, out = Path("models/base"), Path("data/chat"), Path("models/chat")
-    store = Path("models/.resume/finetune")
+    base, chat = Path("models/base"), Path("data/chat")
+    places = Places(Path("models/chat"), Path("reports/finetune"), Path("models/.resume/finetune"))
     with track.stage(
         "finetune",
         params=asdict(params),
         inputs={"base": base, "chat": chat},
-        outputs={"chat_model": out},
+        outputs={"chat_model": places.out},
     ) as run:
-        metrics = finetune(base, chat, out, Path("reports/finetune"), store, params, runtime, run)
-        run.log_artifact(Path("reports/finetune/curve.png"))
+        metrics = finetune(base, chat, places, params, runtime, run)
+        run.log_artifact(places.report / "curve.png")
         run.finish(metrics, Path("metrics/finetune.json"))
-    ResumeStore(store, {}).clear()
+    clear_state(places.store)
 
 
 if __name__ == "__main__":

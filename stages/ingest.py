@@ -93,7 +93,7 @@ def _entries(params: Params, cache: Path) -> Iterator[Entry]:
 
     folder = Path(params.own_text)
     files, others = own_text.list_files(folder)
-    if ignored := [path.name for path in others if path.name != ".gitkeep"]:
+    if ignored := [path.name for path in others]:
         shown = ", ".join(ignored[:10]) + (f" and {len(ignored) - 10} more" if ignored[10:] else "")
         log.warning("%s: not read, as only %s are: %s", folder, " ".join(own_text.ENDINGS), shown)
     if files:

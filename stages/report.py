@@ -91,7 +91,8 @@ def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params)
         "  what next:",
         "    make ui                        compare your runs in the browser (127.0.0.1)",
         "    .venv/bin/sifirdan chat        talk to your model",
-        "    edit train.tokens in params.yaml, then `make`: twice the tokens, a better model",
+        f"    in params.yaml set train.tokens to {2 * train['tokens']}"
+        + ", then `make`: twice the text, a better model",
         "",
     ]
     return "\n".join(lines)

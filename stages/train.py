@@ -15,7 +15,7 @@ import torch
 
 from sifirdan import runs, track
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus.loader import Batches, Stream
+from sifirdan.corpus.loader import Stream
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import Precision, Runtime, prepare
 from sifirdan.errors import DataError, require, run_command
@@ -23,17 +23,8 @@ from sifirdan.evals.bits_per_byte import score_documents, total
 from sifirdan.model.checkpoint import describe
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
 from sifirdan.tokenizer import Tokenizer
-from sifirdan.training.loop import FitSettings, eval_steps, fit
-from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
-from sifirdan.training.resume import ResumeStore
-from sifirdan.training.session import (
-    PACKAGES,
-    fingerprint,
-    log_estimate,
-    make_plan,
-    save_curve,
-    save_trained,
-)
+from sifirdan.training.optim import OptimParams, Schedule
+from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
 
 @dataclass(frozen=True)
@@ -72,12 +63,10 @@ class Params:
 def train(
     tokens: Path,
     tokenizer_folder: Path,
-    out: Path,
-    report: Path,
-    store_folder: Path,
+    places: Places,
     params: Params,
     runtime: Runtime,
-    run: track.Run,
+    tracker: Tracker,
 ) -> dict[str, Any]:
     """Train from random weights, or from the newest saved state; returns the metrics."""
     device = prepare(runtime)
@@ -95,79 +84,37 @@ def train(
     tokenizer = Tokenizer.load(tokenizer_folder)
     shards, val = Shards(tokens / "train"), Shards(tokens / "val")
     require_disjoint(shards, val)
+    windows = Stream(
+        shards, context_length=params.context_length, seed=params.seed,
+        sampling=params.sampling, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
 
     config = ModelConfig(tokenizer.vocab_size, params.context_length, params.model)
     model = Transformer(config)
     model.initialise(torch.Generator().manual_seed(params.seed))
     model.to(device)
     torch.manual_seed(params.seed)
-    optimizers = build_optimizers(model, params.optimizer)
-
-    windows = Stream(
-        shards, context_length=params.context_length, seed=params.seed,
-        sampling=params.sampling, eos_id=tokenizer.eos_id,
-    )  # fmt: skip
-    plan = make_plan(
-        params.batch_tokens // params.context_length, params.precision, runtime, device
-    )
-    log_estimate(
-        model, num_steps=params.num_steps, step_tokens=params.batch_tokens,
-        context_length=params.context_length, plan=plan, device=device,
-    )  # fmt: skip
-    validate = validator(model, val, params.val_tokens, tokenizer.eos_id)
-    settings = FitSettings(
+    recipe = Recipe(
+        windows=windows,
+        context_length=params.context_length,
+        batch_sequences=params.batch_tokens // params.context_length,
         num_steps=params.num_steps,
-        micro_batches_per_step=plan.accumulation,
+        eval_every_steps=max(1, params.val_every_tokens // params.batch_tokens),
+        precision=params.precision,
+        optimizer=params.optimizer,
         schedule=params.schedule,
-        max_grad_norm=params.optimizer.max_grad_norm,
-        dtype=plan.dtype,
-        compiled=plan.compiled,
-        eval_steps=eval_steps(
-            params.num_steps, max(1, params.val_every_tokens // params.batch_tokens)
-        ),
-        log_every_steps=runtime.log_every_steps,
-        checkpoint_every_steps=runtime.checkpoint_every_steps,
-        loader_workers=runtime.loader_workers,
+        validate=validator(model, val, params.val_tokens, tokenizer.eos_id),
+        curves={"loss": "training loss (nats)", "val_bits_per_byte": "val bits per byte"},
     )
-    store = ResumeStore(
-        store_folder, fingerprint(inputs=inputs, params=asdict(params), plan=plan, device=device)
-    )
-    with runs.lock(store_folder.parent / f".{store_folder.name}.lock", doing="training"):
-        points = fit(
-            model,
-            optimizers,
-            Batches(windows, plan.micro_batch),
-            settings,
-            store,
-            validate=validate,
-            on_resume=lambda saved: run.reopen(saved.extra["run_id"]),
-            on_point=lambda point: run.log_metrics(
-                {name: value for name, value in point.items() if name != "step"}, step=point["step"]
-            ),
-            extra={"run_id": run.run_id},
-        )
-        made: dict[str, Any] = {
-            "inputs": inputs,
-            "params": asdict(params) | {"runtime": plan.facts},
-            "packages": PACKAGES,
-        }
-        with runs.new_folder(report, kind="curve", **made) as output:
-            save_curve(
-                output.path,
-                points,
-                {"loss": "training loss (nats)", "val_bits_per_byte": "val bits per byte"},
-            )
-        with runs.new_folder(out, kind="model", **made) as output:
-            save_trained(output.path, model, tokenizer)
-            output.counts |= {
-                "steps": params.num_steps,
-                "tokens": params.num_steps * params.batch_tokens,
-            }
-            output.counts["parameters"] = model.num_parameters()
+    points = train_to_folder(
+        model, tokenizer, recipe, places,
+        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
+    )  # fmt: skip
+    seen = params.num_steps * params.batch_tokens
     return {
         "steps": params.num_steps,
-        "tokens": params.num_steps * params.batch_tokens,
-        "epochs": params.num_steps * params.batch_tokens / shards.num_tokens,
+        "tokens": seen,
+        "epochs": seen / shards.num_tokens,
         "parameters": model.num_parameters(),
         "model": describe(config),
         "loss": points[-1]["loss"],
@@ -213,18 +160,18 @@ def validator(
 def main() -> None:
     params = load_params(PARAMS_FILE, "train", Params)
     runtime = load_params(PARAMS_FILE, "runtime", Runtime)
-    tokens, tokenizer, out = Path("data/tokens"), Path("models/tokenizer"), Path("models/base")
-    store = Path("models/.resume/train")
+    tokens, tokenizer = Path("data/tokens"), Path("models/tokenizer")
+    places = Places(Path("models/base"), Path("reports/train"), Path("models/.resume/train"))
     with track.stage(
         "train",
         params=asdict(params),
         inputs={"tokens": tokens, "tokenizer": tokenizer},
-        outputs={"base": out},
+        outputs={"base": places.out},
     ) as run:
-        metrics = train(tokens, tokenizer, out, Path("reports/train"), store, params, runtime, run)
-        run.log_artifact(Path("reports/train/curve.png"))
+        metrics = train(tokens, tokenizer, places, params, runtime, run)
+        run.log_artifact(places.report / "curve.png")
         run.finish(metrics, Path("metrics/train.json"))
-    ResumeStore(store, {}).clear()
+    clear_state(places.store)
 
 
 if __name__ == "__main__":

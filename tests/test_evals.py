@@ -39,7 +39,7 @@ def brute_force(model, ids: np.ndarray, window: int, stride: int) -> float:
 
 
 @pytest.mark.parametrize(("window", "stride"), [(16, 16), (16, 8), (16, 5), (64, 1), (64, 64)])
-def test_every_token_once_and_equal_to_brute_force(window: int, stride: int) -> None:
+def test_E_03_every_token_once_and_equal_to_brute_force(window: int, stride: int) -> None:
     model = tiny_model()
     scores = score_documents(model, documents(), [10] * 8, window=window, stride=stride, eos_id=EOS)
     with torch.no_grad():

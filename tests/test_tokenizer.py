@@ -69,7 +69,7 @@ def test_text_right_after_a_mark_is_the_same_in_both(tokenizer: Tokenizer, expor
         assert theirs == [tokenizer.role_ids["user"], *tokenizer.encode(text), tokenizer.end_id]
 
 
-def test_special_ids_agree_with_the_exported_folder(tokenizer: Tokenizer, exported) -> None:
+def test_T_14_special_ids_agree_and_no_mark_is_added(tokenizer: Tokenizer, exported) -> None:
     assert exported.eos_token_id == exported.bos_token_id == tokenizer.eos_id
     assert exported.pad_token_id == tokenizer.pad_id != tokenizer.eos_id
     assert len(exported) == tokenizer.vocab_size

@@ -21,7 +21,8 @@ ENDINGS = (".txt", ".md", ".jsonl")
 
 
 def list_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The text files below a folder in name order, and the other files, which are not read."""
+    """The text files below a folder in name order, and the other files, which are not read (those
+    that Git and DVC keep there are not mentioned)."""
     if not folder.is_dir():
         raise ConfigError(
             f"{folder}: there is no such folder",
@@ -33,7 +34,9 @@ def list_files(folder: Path) -> tuple[list[Path], list[Path]]:
         key=lambda path: _name(path, folder),
     )
     text = [path for path in files if path.suffix.lower() in ENDINGS and path.name[0] != "."]
-    return text, [path for path in files if path not in set(text)]
+    keeping = {p for p in files if p.name in (".gitkeep", ".gitignore") or p.suffix == ".dvc"}
+    known = keeping.union(text)
+    return text, [path for path in files if path not in known]
 
 
 def read_folder(folder: Path, encoding: str) -> Iterator[Record | BadRecord]:
@@ -68,7 +71,8 @@ def refuse_missing_in_copy(own_text: str, *, copy: Path, root: Path) -> None:
         raise ConfigError(
             f"{missing[0]}{more}: not in this experiment's copy of the project",
             expected="your own text in Git or DVC: an experiment works on a copy of what they track",
-            todo=f"run `dvc add {own_text}` (or commit the files), then start the experiment again",
+            todo=f"run `dvc add {missing[0]}` (and so on) and commit the .dvc files it writes, "
+            "then start the experiment again",
         )
 
 

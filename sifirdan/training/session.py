@@ -5,21 +5,23 @@ the estimate before the start, the resume fingerprint, and the finished model an
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from sifirdan import chat, runs
+from sifirdan.corpus.loader import Batches, Windows
 from sifirdan.device import Runtime, pick_dtype, should_compile
 from sifirdan.errors import require
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable
-from sifirdan.training.loop import Point
-from sifirdan.training.resume import code_hashes
+from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
+from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
+from sifirdan.training.resume import ResumeStore, code_hashes
 
 logger = logging.getLogger(__name__)
 
@@ -63,29 +65,23 @@ def make_plan(batch_sequences: int, precision: str, runtime: Runtime, device: to
     return Plan(micro, batch_sequences // micro, pick_dtype(precision, device), compiled)
 
 
-def log_estimate(
-    model: Transformer,
-    *,
-    num_steps: int,
-    step_tokens: int,
-    context_length: int,
-    plan: Plan,
-    device: torch.device,
-) -> None:
+def log_estimate(model: Transformer, recipe: "Recipe", plan: Plan, device: torch.device) -> None:
     """Say what is about to be trained, and roughly how long it will take on this machine."""
     shape = model.config.shape
+    step_tokens = recipe.batch_sequences * recipe.context_length
     table = model.config.vocab_size * shape.hidden_size
     matrices = model.num_parameters() - (0 if shape.tie_embeddings else table)
-    attention = 12 * shape.num_layers * shape.num_heads * shape.head_size * context_length // 2
-    flops = (6 * matrices + attention) * num_steps * step_tokens
+    attention = 12 * shape.num_layers * shape.num_heads * shape.head_size * recipe.context_length
+    flops = (6 * matrices + attention // 2) * recipe.num_steps * step_tokens  # half: causal
     rate = _measured_matmul_flops(plan.dtype, device)
     state_bytes = model.num_parameters() * 4 * 4  # weights, gradients and two moments in fp32
-    logits_bytes = plan.micro_batch * context_length * model.config.vocab_size * 4 * 3
+    logits_bytes = plan.micro_batch * recipe.context_length * model.config.vocab_size * 4 * 3
     logger.info(
-        "plan: parameters=%.2fM tokens=%.2fM steps=%d batch_tokens=%d micro_batch=%d precision=%s compiled=%s "
-        "device=%s threads=%d",
-        model.num_parameters() / 1e6, num_steps * step_tokens / 1e6, num_steps, step_tokens,
-        plan.micro_batch, plan.facts["dtype"], plan.compiled, device.type, torch.get_num_threads(),
+        "plan: parameters=%.2fM tokens=%.2fM steps=%d batch_tokens=%d micro_batch=%d precision=%s "
+        "compiled=%s device=%s threads=%d",
+        model.num_parameters() / 1e6, recipe.num_steps * step_tokens / 1e6, recipe.num_steps,
+        step_tokens, plan.micro_batch, plan.facts["dtype"], plan.compiled, device.type,
+        torch.get_num_threads(),
     )  # fmt: skip
     logger.info(
         "estimate: %.1e FLOPs at a measured %.0f GFLOP/s and 50%% use: about %.1f minutes, %.1f GB",
@@ -93,7 +89,107 @@ def log_estimate(
     )  # fmt: skip
 
 
-def fingerprint(
+class Tracker(Protocol):
+    """What a training run needs of the tracking run it reports to."""
+
+    run_id: str
+
+    def reopen(self, run_id: str) -> None:
+        """Continue the earlier tracking run."""
+
+    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Add a point to its curves."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a stage trains on and how; `curves` are the metrics to draw, with their labels."""
+
+    windows: Windows
+    context_length: int
+    batch_sequences: int
+    num_steps: int
+    eval_every_steps: int
+    precision: str
+    optimizer: OptimParams
+    schedule: Schedule
+    validate: Callable[[], dict[str, float]]
+    curves: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a training stage writes: the model, the curve, and its state meanwhile."""
+
+    out: Path
+    report: Path
+    store: Path
+
+
+def train_to_folder(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    places: Places,
+    *,
+    inputs: Mapping[str, runs.Manifest],
+    params: Mapping[str, Any],
+    runtime: Runtime,
+    device: torch.device,
+    tracker: Tracker,
+) -> list[Point]:
+    """Train `model`, from the newest saved state if there is one, and write the finished folders;
+    returns the curve. The state stays until the caller clears it."""
+    plan = make_plan(recipe.batch_sequences, recipe.precision, runtime, device)
+    log_estimate(model, recipe, plan, device)
+    settings = FitSettings(
+        num_steps=recipe.num_steps,
+        micro_batches_per_step=plan.accumulation,
+        schedule=recipe.schedule,
+        max_grad_norm=recipe.optimizer.max_grad_norm,
+        dtype=plan.dtype,
+        compiled=plan.compiled,
+        eval_steps=eval_steps(recipe.num_steps, recipe.eval_every_steps),
+        log_every_steps=runtime.log_every_steps,
+        checkpoint_every_steps=runtime.checkpoint_every_steps,
+        loader_workers=runtime.loader_workers,
+    )
+    store = ResumeStore(
+        places.store, _fingerprint(inputs=inputs, params=params, plan=plan, device=device)
+    )
+    with runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training"):
+        points = fit(
+            model,
+            build_optimizers(model, recipe.optimizer),
+            Batches(recipe.windows, plan.micro_batch),
+            settings,
+            store,
+            validate=recipe.validate,
+            on_resume=lambda saved: tracker.reopen(saved.extra["run_id"]),
+            on_point=lambda point: tracker.log_metrics(
+                {name: value for name, value in point.items() if name != "step"}, step=point["step"]
+            ),
+            extra={"run_id": tracker.run_id},
+        )
+        made: dict[str, Any] = {
+            "inputs": inputs,
+            "params": dict(params) | {"runtime": plan.facts},
+            "packages": PACKAGES,
+        }
+        with runs.new_folder(places.report, kind="curve", **made) as output:
+            save_curve(output.path, points, recipe.curves)
+        with runs.new_folder(places.out, kind="model", **made) as output:
+            save_trained(output.path, model, tokenizer)
+            output.counts |= {"steps": recipe.num_steps, "parameters": model.num_parameters()}
+    return points
+
+
+def clear_state(store: Path) -> None:
+    """Forget a stage's saved training state: its outputs are whole now."""
+    ResumeStore(store, {}).clear()
+
+
+def _fingerprint(
     *,
     inputs: Mapping[str, runs.Manifest],
     params: Mapping[str, Any],
