@@ -81,7 +81,7 @@ def finetune(
         context_length=context_length,
         batch_sequences=batch_sequences,
         num_steps=num_steps,
-        eval_every_steps=max(1, num_steps // params.epochs),
+        eval_every_steps=-(-num_steps // params.epochs),
         precision=params.precision,
         optimizer=params.optimizer,
         schedule=params.schedule,

@@ -10,15 +10,85 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from artifacts import build_all, offline_pip
+from artifacts import build_all, offline_pip, sha256_of
+from filelock import FileLock
+
+from sifirdan.config import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
 MADE_BY_RUNS = ("dvc.lock", "metrics/")  # tracked, but of the developer's own runs
+STAGES = {  # in the order they run, with the folders they make
+    "ingest": ("data/raw",),
+    "clean": ("data/corpus",),
+    "train_tokenizer": ("models/tokenizer",),
+    "tokenize_corpus": ("data/tokens",),
+    "train": ("models/base", "reports/train"),
+    "evaluate_base": ("reports/evaluate/base",),
+    "prepare_chat": ("data/chat",),
+    "finetune": ("models/chat", "reports/finetune"),
+    "evaluate_chat": ("reports/evaluate/chat",),
+    "report": ("reports/index",),
+}
+OUTPUTS = [folder for folders in STAGES.values() for folder in folders]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A tiny project whose `dvc repro` has run to its end, and what that said."""
+
+    project: str
+    returncode: int
+    stdout: str
+    stderr: str
+    recorded: str  # folder of what tests/recorder noted
+
+    @property
+    def path(self) -> Path:
+        return Path(self.project)
+
+
+def finished(factory: pytest.TempPathFactory) -> Finished:
+    """The one finished project of this test run, whichever worker asks first. Read only: to change
+    something take a `copy`."""
+    shared = factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
+    note = shared / "finished.json"
+    with FileLock(shared / "finished.lock"):
+        if not note.exists():
+            project, records = make_project(shared / "finished" / "proje"), shared / "records"
+            records.mkdir()
+            recorder = {"PYTHONPATH": str(ROOT / "tests/recorder"), "RECORD_FOLDER": str(records)}
+            done = repro(project, PYTHONHASHSEED="1", **recorder)
+            result = (str(project), done.returncode, done.stdout, done.stderr, str(records))
+            note.write_text(json.dumps(asdict(Finished(*result))), encoding="utf-8")
+    return Finished(**json.loads(note.read_text(encoding="utf-8")))
+
+
+def copy(finished: Finished, folder: Path) -> Path:
+    """A copy of the finished project, to change and run again."""
+    return shutil.copytree(finished.path, folder / "proje", symlinks=True)
+
+
+def hashes(project: Path) -> dict[str, str]:
+    """The sha256 of every output's manifest, which names every file in it, and of the weights."""
+    files = [f"{out}/manifest.json" for out in OUTPUTS]
+    files += [f"models/{name}/model.safetensors" for name in ("base", "chat")]
+    files += [f"metrics/{stage}.json" for stage in STAGES]
+    return {name: sha256_of(project / name) for name in files}
+
+
+def leftovers(project: Path) -> list[str]:
+    """Half-written or replaced things that a stage should have removed."""
+    found = [*project.rglob("*.partial"), *project.rglob(".*.old")]
+    return [path.relative_to(project).as_posix() for path in found if ".git" not in path.parts]
 
 
 def make_project(folder: Path, *, sources: bool = True) -> Path:
@@ -59,7 +129,7 @@ def fill_own_text(folder: Path) -> None:
 def edit_params(project: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Apply `change` to the content of the project's params.yaml."""
     path = project / "params.yaml"
-    params = yaml.safe_load(path.read_text(encoding="utf-8"))
+    params = read_yaml(path)
     change(params)
     path.write_text(yaml.safe_dump(params, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
@@ -72,7 +142,9 @@ def environment(project: Path, **more: str) -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     fixed = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DVC_NO_ANALYTICS": "1"}
     cache = {"HF_HOME": str(project.parent / "hf"), "MLFLOW_DISABLE_TELEMETRY": "true"}
-    return kept | fixed | cache | offline_pip(project.parent / "packages") | more
+    packages = project.parent / "packages"
+    links = {"PIP_FIND_LINKS": packages.as_uri()}  # pip splits a plain path at its spaces
+    return kept | fixed | cache | offline_pip(packages) | links | more
 
 
 def run(project: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
