@@ -32,7 +32,6 @@ class Runtime:
     loader_workers: int
     micro_batch: int | None
     compile: Literal["auto", "on", "off"]
-    log_every_steps: int
     checkpoint_every_steps: int
 
     def __post_init__(self) -> None:
@@ -49,8 +48,10 @@ class Runtime:
             self.micro_batch is None or self.micro_batch >= 1,
             "runtime.micro_batch", self.micro_batch, "1 or more sequences, or null",
         )  # fmt: skip
-        for key in ("log_every_steps", "checkpoint_every_steps"):
-            require(getattr(self, key) >= 1, f"runtime.{key}", getattr(self, key), "1 or more")
+        require(
+            self.checkpoint_every_steps >= 1,
+            "runtime.checkpoint_every_steps", self.checkpoint_every_steps, "1 or more",
+        )  # fmt: skip
 
 
 def prepare(runtime: Runtime) -> torch.device:

@@ -162,7 +162,7 @@ def _examine_chat(
     results: dict[str, Any] = {}
     all_answers: list[Answer] = []
     for name in ("known", "unseen"):
-        asked = _draw_questions(folder / f"{name}.jsonl", params)
+        asked, wordings = _draw_questions(folder / f"{name}.jsonl", params)
         if not asked:
             continue
         answers = answer(
@@ -180,7 +180,10 @@ def _examine_chat(
             "one_sentence_share": sum(a.stopped and a.is_one_sentence for a in answers)
             / len(answers),
             "distinct_share": len({a.text for a in answers}) / len(answers),
-            "own_question_share": own_question_share(model, tokenizer, asked),
+            "own_question_share": own_question_share(model, tokenizer, asked, wordings),
+            "own_question_share_any_wording": own_question_share(
+                model, tokenizer, asked, [None] * len(asked)
+            ),
             "exact_match_share": sum(a.text.strip() == a.expected for a in answers) / len(answers),
             "nats_per_target": sum(n for n, _ in nats) / sum(t for _, t in nats),
         }
@@ -200,12 +203,14 @@ def _examine_chat(
     return results, [*talk, *all_answers]
 
 
-def _draw_questions(path: Path, params: Params) -> list[list[Message]]:
-    """Dictionary questions (kind "definition") of a file of messages, drawn by seed."""
+def _draw_questions(path: Path, params: Params) -> tuple[list[list[Message]], list[int | None]]:
+    """Dictionary questions (kind "definition") of a file of messages, drawn by seed, and the number
+    of each one's wording."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    asked = [row["messages"] for row in rows if row["type"] == "definition"]
-    random.Random(params.seed).shuffle(asked)
-    return asked[: params.num_questions]
+    drawn = [row for row in rows if row["type"] == "definition"]
+    random.Random(params.seed).shuffle(drawn)
+    drawn = drawn[: params.num_questions]
+    return [row["messages"] for row in drawn], [row["template"] for row in drawn]
 
 
 def _metrics(findings: Findings, window: int, stride: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sifirdan.training.session import make_plan, save_curve
 
 GOOD = {
     "device": "cpu", "threads": 1, "loader_workers": 0, "micro_batch": None, "compile": "off",
-    "log_every_steps": 1, "checkpoint_every_steps": 1,
+    "checkpoint_every_steps": 1,
 }  # fmt: skip
 
 
@@ -24,7 +24,6 @@ GOOD = {
         {"threads": 0},
         {"loader_workers": -1},
         {"micro_batch": 0},
-        {"log_every_steps": 0},
         {"checkpoint_every_steps": 0},
     ],
 )

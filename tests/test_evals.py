@@ -111,14 +111,21 @@ def test_answer_nats_equal_brute_force(tokenizer: Tokenizer) -> None:
             assert nats == pytest.approx(expected, rel=1e-5) and targets == sum(encoded.loss_mask)
 
 
-def test_own_question_share_is_chance_for_a_model_that_ignores_the_question(
-    tokenizer: Tokenizer,
-) -> None:
+def test_own_question_share_pairs_questions_of_one_wording(tokenizer: Tokenizer) -> None:
     model = tiny_model(tokenizer.vocab_size, 128)
+    talks = conversations()
+    own = [nats for nats, _ in answer_nats(model, tokenizer, talks)]
+
+    def under(question: int, answer: int) -> float:
+        return answer_nats(model, tokenizer, [[talks[question][0], talks[answer][1]]])[0][0]
+
+    expected = [own[0] < under(2, 0), own[2] < under(0, 2)]  # the one in the middle is alone
+    share = own_question_share(model, tokenizer, talks, [7, 8, 7])
+    assert share == pytest.approx(sum(expected) / 2)
+    assert math.isnan(own_question_share(model, tokenizer, talks, [1, 2, 3]))
     for layer in model.model.layers:
         layer.self_attn.o_proj.weight.data.zero_()  # no token sees another
-    assert own_question_share(model, tokenizer, conversations()) == 0.0, "a tie is not a win"
-    assert math.isnan(own_question_share(model, tokenizer, conversations()[:1]))
+    assert own_question_share(model, tokenizer, talks, [1, 1, 1]) == 0.0, "a tie is not a win"
 
 
 def test_answers_hold_no_control_text_and_know_whether_they_stopped(tokenizer: Tokenizer) -> None:

@@ -50,7 +50,7 @@ def settings(num_steps: int = STEPS, accumulation: int = 1, **changes) -> FitSet
     values = {
         "num_steps": num_steps, "micro_batches_per_step": accumulation, "schedule": SCHEDULE,
         "max_grad_norm": 1.0, "dtype": torch.float32, "compiled": False,
-        "eval_steps": eval_steps(num_steps, 5), "log_every_steps": 3, "checkpoint_every_steps": 4,
+        "eval_steps": eval_steps(num_steps, 5), "checkpoint_every_steps": 4,
         "loader_workers": 0,
     }  # fmt: skip
     return FitSettings(**(values | changes))
@@ -237,9 +237,7 @@ def test_F_05_the_shift_has_one_owner_the_model_learns_the_next_token(tmp_path: 
         vocab_size=300,
     )
     data = Shards(tmp_path)
-    model, points = run(
-        data, tmp_path / "store", setup=settings(60, log_every_steps=10), params=adamw()
-    )
+    model, points = run(data, tmp_path / "store", setup=settings(60), params=adamw())
     assert points[-1]["loss"] < 0.3 < points[0]["loss"]
     logits = model(torch.tensor([[2, 10, 11, 12]]))
     assert logits.argmax(-1)[0].tolist() == [10, 11, 12, 13]
@@ -338,7 +336,7 @@ def test_golden_losses_of_a_fixed_run(data: Shards, tmp_path: Path) -> None:
     _, points = run(
         data,
         tmp_path / "s",
-        setup=settings(20, log_every_steps=1, eval_steps=frozenset()),
+        setup=settings(20, eval_steps=frozenset()),
         params=adamw(),
     )
     losses = [point["loss"] for point in points]

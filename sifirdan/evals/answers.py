@@ -100,14 +100,23 @@ def answer_nats(
 
 
 def own_question_share(
-    model: Transformer, tokenizer: Tokenizer, conversations: Sequence[list[Message]]
+    model: Transformer,
+    tokenizer: Tokenizer,
+    conversations: Sequence[list[Message]],
+    wordings: Sequence[int | None],
 ) -> float:
-    """How often an answer is likelier under its own question than under the next conversation's:
-    0.5 is chance. Conversations are one question and one answer each, of one kind."""
-    if len(conversations) < 2:
+    """How often an answer is likelier under its own question than under the next one of the same
+    wording, which differs in its word alone: 0.5 is chance. Conversations are one question and one
+    answer each; one whose wording no other has is left out; NaN where that leaves none."""
+    pairs = []
+    for index, wording in enumerate(wordings):
+        later = [*range(index + 1, len(wordings)), *range(index)]
+        other = next((number for number in later if wordings[number] == wording), None)
+        if other is not None:
+            pairs.append((index, other))
+    if not pairs:
         return float("nan")
-    shifted = [*conversations[1:], conversations[0]]
-    swapped = [[other[0], own[-1]] for own, other in zip(conversations, shifted, strict=True)]
-    own = answer_nats(model, tokenizer, conversations)
-    other = answer_nats(model, tokenizer, swapped)
-    return sum(a[0] < b[0] for a, b in zip(own, other, strict=True)) / len(own)
+    own = answer_nats(model, tokenizer, [conversations[index] for index, _ in pairs])
+    swapped = [[conversations[other][0], conversations[index][-1]] for index, other in pairs]
+    under_other = answer_nats(model, tokenizer, swapped)
+    return sum(a[0] < b[0] for a, b in zip(own, under_other, strict=True)) / len(pairs)

@@ -29,6 +29,8 @@ from sifirdan.training.resume import ResumeStore, SavedState
 logger = logging.getLogger(__name__)
 
 Point = dict[str, Any]
+CURVE_POINTS = 100  # about so many points has a curve, whatever the machine
+MAX_QUIET_SECONDS = 60.0  # a step that takes long is reported between them
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,6 @@ class FitSettings:
     dtype: torch.dtype
     compiled: bool
     eval_steps: frozenset[int]
-    log_every_steps: int
     checkpoint_every_steps: int
     loader_workers: int
 
@@ -76,6 +77,7 @@ def fit(
         batches, done * accumulation, settings.num_steps * accumulation,
         num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
     )  # fmt: skip
+    point_every = max(1, settings.num_steps // CURVE_POINTS)
     model.train()
     with _stop_when_asked() as stop_asked:
         clock = _Clock(done, settings.num_steps)
@@ -92,23 +94,23 @@ def fit(
             clock.count(inputs)
 
             last = step == settings.num_steps
-            point: Point = {}
-            if last or step == 1 or step % settings.log_every_steps == 0:
-                point = {
+            on_curve = last or step == 1 or step % point_every == 0 or step in settings.eval_steps
+            if on_curve or clock.quiet_seconds() > MAX_QUIET_SECONDS:
+                point: Point = {
+                    "step": step,
                     "loss": float(loss_sum) / targets,
                     "grad_norm": grad_norm,
                     "lr_factor": factor,
                 }
-            if step in settings.eval_steps:
-                clock.pause()
-                point |= validate()
-                clock.resume()
-            if point:
-                point = {"step": step} | point
-                points.append(point)
+                if step in settings.eval_steps:
+                    clock.pause()
+                    point |= validate()
+                    clock.resume()
                 speed = clock.report()
                 logger.info(_line(point, settings.num_steps, speed))
-                on_point(point | speed)
+                if on_curve:
+                    points.append(point)
+                    on_point(point | speed)
             if last or step % settings.checkpoint_every_steps == 0 or stop_asked():
                 clock.pause()
                 store.save(model, optimizers, SavedState(step, points, extra))
@@ -202,6 +204,7 @@ class _Clock:
         self.steps_left = num_steps - done
         self.num_steps_here = num_steps - done
         self.seconds, self.tokens, self._since = 0.0, 0, time.perf_counter()
+        self._reported = self._since
 
     def count(self, tokens: int) -> None:
         self.tokens += tokens
@@ -213,7 +216,11 @@ class _Clock:
     def resume(self) -> None:
         self._since = time.perf_counter()
 
+    def quiet_seconds(self) -> float:
+        return time.perf_counter() - self._reported
+
     def report(self) -> dict[str, float]:
+        self._reported = time.perf_counter()
         seconds = self.seconds + time.perf_counter() - self._since
         per_step = seconds / max(1, self.num_steps_here - self.steps_left)
         return {

@@ -20,6 +20,7 @@ from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable
 from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
+from sifirdan.training.losses import cross_entropy_sum
 from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
 from sifirdan.training.resume import ResumeStore, code_hashes
 
@@ -67,13 +68,8 @@ def make_plan(batch_sequences: int, precision: str, runtime: Runtime, device: to
 
 def log_estimate(model: Transformer, recipe: "Recipe", plan: Plan, device: torch.device) -> None:
     """Say what is about to be trained, and roughly how long it will take on this machine."""
-    shape = model.config.shape
     step_tokens = recipe.batch_sequences * recipe.context_length
-    table = model.config.vocab_size * shape.hidden_size
-    matrices = model.num_parameters() - (0 if shape.tie_embeddings else table)
-    attention = 12 * shape.num_layers * shape.num_heads * shape.head_size * recipe.context_length
-    flops = (6 * matrices + attention // 2) * recipe.num_steps * step_tokens  # half: causal
-    rate = _measured_matmul_flops(plan.dtype, device)
+    seconds = _measured_pass_seconds(model, recipe.context_length, plan, device)
     state_bytes = model.num_parameters() * 4 * 4  # weights, gradients and two moments in fp32
     logits_bytes = plan.micro_batch * recipe.context_length * model.config.vocab_size * 4 * 3
     logger.info(
@@ -84,8 +80,9 @@ def log_estimate(model: Transformer, recipe: "Recipe", plan: Plan, device: torch
         torch.get_num_threads(),
     )  # fmt: skip
     logger.info(
-        "estimate: %.1e FLOPs at a measured %.0f GFLOP/s and 50%% use: about %.1f minutes, %.1f GB",
-        flops, rate / 1e9, flops / rate / 0.5 / 60, (state_bytes + logits_bytes) / 1e9 + 0.5,
+        "estimate: about %.1f minutes and %.1f GB; two eager passes were measured, %.2f s a step",
+        seconds * plan.accumulation * recipe.num_steps / 60, (state_bytes + logits_bytes) / 1e9 + 0.5,
+        seconds * plan.accumulation,
     )  # fmt: skip
 
 
@@ -150,7 +147,6 @@ def train_to_folder(
         dtype=plan.dtype,
         compiled=plan.compiled,
         eval_steps=eval_steps(recipe.num_steps, recipe.eval_every_steps),
-        log_every_steps=runtime.log_every_steps,
         checkpoint_every_steps=runtime.checkpoint_every_steps,
         loader_workers=runtime.loader_workers,
     )
@@ -245,12 +241,18 @@ def _largest_divisor(number: int, limit: int) -> int:
     return max(divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0)
 
 
-def _measured_matmul_flops(dtype: torch.dtype, device: torch.device) -> float:
-    left = torch.ones(2048, 512, dtype=dtype, device=device)
-    right = torch.ones(512, 1024, dtype=dtype, device=device)
-    best = float("inf")
-    for _ in range(4):
+def _measured_pass_seconds(
+    model: Transformer, context_length: int, plan: Plan, device: torch.device
+) -> float:
+    """Seconds of an eager forward and backward pass of one micro-batch, the second of two."""
+    ids = torch.zeros(plan.micro_batch, context_length, dtype=torch.int64, device=device)
+    positions = torch.arange(context_length, device=device)[None]
+    seconds = 0.0
+    for _ in range(2):
         start = time.perf_counter()
-        float((left @ right)[0, 0])
-        best = min(best, time.perf_counter() - start)
-    return 2 * 2048 * 512 * 1024 / best
+        loss = cross_entropy_sum(model, model.embed(ids, plan.dtype), ids, positions, None)
+        loss.backward()
+        float(loss)  # waits for the device
+        seconds = time.perf_counter() - start
+        model.zero_grad(set_to_none=True)
+    return seconds
