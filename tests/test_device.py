@@ -10,6 +10,7 @@ from sifirdan import device as device_module
 from sifirdan.device import Runtime, pick_device, pick_dtype, prepare, should_compile
 from sifirdan.doctor import examine
 from sifirdan.errors import ConfigError
+from sifirdan.training import session
 from sifirdan.training.session import make_plan, save_curve
 
 GOOD = {
@@ -83,8 +84,8 @@ def test_prepare_sets_threads() -> None:
 def test_micro_batches_divide_the_step() -> None:
     runtime = Runtime(**(GOOD | {"micro_batch": 3}))
     with pytest.raises(ConfigError, match="divisor of the 8"):
-        make_plan(8, "fp32", runtime, torch.device("cpu"))
-    plan = make_plan(8, "fp32", Runtime(**(GOOD | {"micro_batch": 2})), torch.device("cpu"))
+        make_plan(8, 10, "fp32", runtime, torch.device("cpu"))
+    plan = make_plan(8, 10, "fp32", Runtime(**(GOOD | {"micro_batch": 2})), torch.device("cpu"))
     assert (plan.micro_batch, plan.accumulation) == (2, 4)
     assert plan.facts == {
         "micro_batch": 2,
@@ -92,6 +93,14 @@ def test_micro_batches_divide_the_step() -> None:
         "compiled": False,
         "threads": torch.get_num_threads(),
     }
+
+
+def test_a_short_run_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "should_compile", lambda *_: True)
+    device = torch.device("cpu")
+    for wanted, num_steps, compiled in (("auto", 499, False), ("auto", 500, True), ("on", 1, True)):
+        plan = make_plan(8, num_steps, "fp32", Runtime(**(GOOD | {"compile": wanted})), device)
+        assert plan.compiled is compiled
 
 
 def test_curve_files_are_deterministic(tmp_path: Path) -> None:

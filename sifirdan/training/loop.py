@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 Point = dict[str, Any]
 CURVE_POINTS = 100  # about so many points has a curve, whatever the machine
-MAX_QUIET_SECONDS = 60.0  # a step that takes long is reported between them
+MAX_QUIET_SECONDS = 60.0  # where points are rarer, a line comes between them
+MIN_LINE_SECONDS = 5.0  # where they are closer, only some get a line
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def fit(
 
             last = step == settings.num_steps
             on_curve = last or step == 1 or step % point_every == 0 or step in settings.eval_steps
-            if on_curve or clock.quiet_seconds() > MAX_QUIET_SECONDS:
+            if on_curve or clock.is_quiet():
                 point: Point = {
                     "step": step,
                     "loss": float(loss_sum) / targets,
@@ -106,8 +107,9 @@ def fit(
                     clock.pause()
                     point |= validate()
                     clock.resume()
-                speed = clock.report()
-                logger.info(_line(point, settings.num_steps, speed))
+                speed = clock.speed()
+                if step in (1, done + 1) or step in settings.eval_steps or clock.is_line_due():
+                    logger.info(_line(point, settings.num_steps, speed))
                 if on_curve:
                     points.append(point)
                     on_point(point | speed)
@@ -204,7 +206,7 @@ class _Clock:
         self.steps_left = num_steps - done
         self.num_steps_here = num_steps - done
         self.seconds, self.tokens, self._since = 0.0, 0, time.perf_counter()
-        self._reported = self._since
+        self._said = self._since
 
     def count(self, tokens: int) -> None:
         self.tokens += tokens
@@ -216,11 +218,17 @@ class _Clock:
     def resume(self) -> None:
         self._since = time.perf_counter()
 
-    def quiet_seconds(self) -> float:
-        return time.perf_counter() - self._reported
+    def is_quiet(self) -> bool:
+        return time.perf_counter() - self._said > MAX_QUIET_SECONDS
 
-    def report(self) -> dict[str, float]:
-        self._reported = time.perf_counter()
+    def is_line_due(self) -> bool:
+        """Whether a line may be written again; if so, it counts as written."""
+        if time.perf_counter() - self._said < MIN_LINE_SECONDS:
+            return False
+        self._said = time.perf_counter()
+        return True
+
+    def speed(self) -> dict[str, float]:
         seconds = self.seconds + time.perf_counter() - self._since
         per_step = seconds / max(1, self.num_steps_here - self.steps_left)
         return {

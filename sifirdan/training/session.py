@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 CURVE_FILE = "curve.jsonl"
 PACKAGES = ("torch", "numpy", "pyarrow", "safetensors", "sentencepiece")
 _MAX_GPU_MICRO_BATCH = 32
+MIN_COMPILED_STEPS = (
+    500  # compiling cold costs up to a minute, which a shorter run never gains back
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Plan:
         }
 
 
-def make_plan(batch_sequences: int, precision: str, runtime: Runtime, device: torch.device) -> Plan:
+def make_plan(
+    batch_sequences: int, num_steps: int, precision: str, runtime: Runtime, device: torch.device
+) -> Plan:
     """Split a step's sequences into equal micro-batches and pick type and compiling."""
     micro = runtime.micro_batch or (
         batch_sequences
@@ -62,7 +67,8 @@ def make_plan(batch_sequences: int, precision: str, runtime: Runtime, device: to
         batch_sequences % micro == 0, "runtime.micro_batch", micro,
         f"a divisor of the {batch_sequences} sequences of a step, or null",
     )  # fmt: skip
-    compiled = should_compile(runtime.compile, device)
+    pays = runtime.compile == "on" or num_steps >= MIN_COMPILED_STEPS
+    compiled = pays and should_compile(runtime.compile, device)
     return Plan(micro, batch_sequences // micro, pick_dtype(precision, device), compiled)
 
 
@@ -137,7 +143,7 @@ def train_to_folder(
 ) -> list[Point]:
     """Train `model`, from the newest saved state if there is one, and write the finished folders;
     returns the curve. The state stays until the caller clears it."""
-    plan = make_plan(recipe.batch_sequences, recipe.precision, runtime, device)
+    plan = make_plan(recipe.batch_sequences, recipe.num_steps, recipe.precision, runtime, device)
     log_estimate(model, recipe, plan, device)
     settings = FitSettings(
         num_steps=recipe.num_steps,
@@ -252,7 +258,7 @@ def _measured_pass_seconds(
         start = time.perf_counter()
         loss = cross_entropy_sum(model, model.embed(ids, plan.dtype), ids, positions, None)
         loss.backward()
-        float(loss)  # waits for the device
+        float(loss.detach())  # waits for the device
         seconds = time.perf_counter() - start
         model.zero_grad(set_to_none=True)
     return seconds
