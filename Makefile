@@ -44,6 +44,7 @@ ifdef PRESET
 	@cmp -s presets/$(PRESET).yaml params.yaml || { cp presets/$(PRESET).yaml params.yaml && \
 	  echo "params.yaml is now the preset $(PRESET); git checkout params.yaml takes the default back"; }
 endif
+	@$(BIN)/python -m stages
 	@$(BIN)/dvc repro
 
 test: setup  ## set up and run all tests (plain `pytest` leaves the slow ones out)

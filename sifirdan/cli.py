@@ -5,11 +5,13 @@ Thin: the work is elsewhere.
 
 import argparse
 import os
+import signal
+import socket
 import subprocess
 from pathlib import Path
 
 from sifirdan import runs
-from sifirdan.errors import DataError, run_command
+from sifirdan.errors import ConfigError, DataError, run_command
 
 MODELS = {"chat": Path("models/chat"), "base": Path("models/base")}
 
@@ -38,7 +40,10 @@ def chat(arguments: argparse.Namespace) -> None:
     print("Yazın ve Enter'a basın. /sil konuşmayı siler, boş satır veya Ctrl-D bitirir.")
     while True:
         try:
-            said = input("> ").strip()
+            said = input("> ").encode("utf-8", "replace").decode().strip()
+        except UnicodeDecodeError:
+            print("(bu satır UTF-8 değil; uçbiriminizin dil ayarına bakın)")
+            continue
         except EOFError:
             print()
             return
@@ -53,7 +58,7 @@ def chat(arguments: argparse.Namespace) -> None:
         try:
             prompt, dropped = fit_prompt(tokenizer, asked, room)
         except DataError as error:
-            print(f"(bu ileti çok uzun, kısaltın: {str(error).splitlines()[0]})")
+            print(f"(bu iletiyle olmuyor: {str(error).splitlines()[0]})")
             continue
         if dropped:
             print(f"(konuşma uzadı: en eski {dropped} ileti unutuldu)")
@@ -130,10 +135,30 @@ def ui(arguments: argparse.Namespace) -> int:
     """Serve the MLflow comparison on 127.0.0.1 until Ctrl-C."""
     from sifirdan import track
 
-    print(f"Open {track.ui_url(arguments.port)}\nCtrl-C ends it.", flush=True)
-    return subprocess.call(
-        track.ui_command(arguments.port), env=os.environ | track.ui_environment()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", arguments.port))
+        except OSError:
+            raise ConfigError(
+                f"port {arguments.port} is taken by another program",
+                expected="a free port",
+                todo=f"make ui PORT={arguments.port + 1}",
+            ) from None
+    print(f"Open {track.ui_url(arguments.port)} in some seconds.\nCtrl-C ends it.", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = subprocess.Popen(
+        track.ui_command(arguments.port),
+        env=os.environ | track.ui_environment(),
+        start_new_session=True,  # Ctrl-C comes to us alone, and we end the server with its workers
     )
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
+        print("\nThe page is closed.")
+        return 0
 
 
 def replay(arguments: argparse.Namespace) -> None:
@@ -154,7 +179,7 @@ def _load(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
         raise DataError(
             f"{folder}: there is no model",
             expected="'chat', 'base' or a model folder",
-            todo="run make first (or dvc pull), from the project's folder",
+            todo="run make first, or correct --model; stand in the project's folder",
         )
     return load_model(folder, pick_device(arguments.device)), Tokenizer.load(folder)
 

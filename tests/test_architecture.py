@@ -19,7 +19,9 @@ from imports import EXEMPT, ROOT, imported_names, module_file, transitive_files
 from sifirdan.config import load_params, read_yaml
 from sifirdan.device import Runtime
 
-STAGE_FILES = sorted(path for path in (ROOT / "stages").glob("*.py") if path.stem != "__init__")
+STAGE_FILES = sorted(
+    path for path in (ROOT / "stages").glob("*.py") if not path.stem.startswith("__")
+)
 LIBRARY = sorted((ROOT / "sifirdan").rglob("*.py"))
 PIPELINE: dict[str, dict[str, Any]] = yaml.safe_load(
     (ROOT / "dvc.yaml").read_text(encoding="utf-8")

@@ -1,7 +1,12 @@
 """The command line as a person uses it, on a tiny model folder."""
 
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -39,7 +44,7 @@ def test_chat_talks_forgets_and_ends(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (
         "(konuşma silindi)" in done.stdout
-        and "çok uzun" in done.stdout
+        and "too long" in done.stdout
         and "unutuldu" in done.stdout
     )
     again = sifirdan(
@@ -97,3 +102,41 @@ def test_help_lists_every_command(folder: Path) -> None:
     shown = sifirdan(folder, "--help").stdout
     for command in ("chat", "generate", "verify", "doctor", "ui", "replay"):
         assert command in shown
+
+
+def test_a_taken_port_is_named_with_the_next_one(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = sifirdan(folder, "ui", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1 and "is taken" in done.stderr and "make ui PORT=" in done.stderr
+
+
+def test_the_page_opens_and_ends_with_its_workers(folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sifirdan.cli", "ui", "--port", str(port)], cwd=folder,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+                    assert page.status == 200
+                break
+            except OSError:
+                time.sleep(0.5)
+        else:
+            pytest.fail("the page did not open")
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0 and "The page is closed." in output
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", port))  # no worker holds it any more

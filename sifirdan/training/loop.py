@@ -79,6 +79,8 @@ def fit(
         num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
     )  # fmt: skip
     point_every = max(1, settings.num_steps // CURVE_POINTS)
+    if settings.compiled:
+        logger.info("compiling the first step: up to a minute, once")
     model.train()
     with _stop_when_asked() as stop_asked:
         clock = _Clock(done, settings.num_steps)
@@ -93,6 +95,8 @@ def fit(
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
             clock.count(inputs)
+            if step == done + 1:
+                clock.restart()  # the first step compiles, which says nothing about the others
 
             last = step == settings.num_steps
             on_curve = last or step == 1 or step % point_every == 0 or step in settings.eval_steps
@@ -212,6 +216,10 @@ class _Clock:
         self.tokens += tokens
         self.steps_left -= 1
 
+    def restart(self) -> None:
+        self.num_steps_here = self.steps_left
+        self.seconds, self.tokens, self._since = 0.0, 0, time.perf_counter()
+
     def pause(self) -> None:
         self.seconds += time.perf_counter() - self._since
 
@@ -229,6 +237,8 @@ class _Clock:
         return True
 
     def speed(self) -> dict[str, float]:
+        if self.tokens == 0:
+            return {}
         seconds = self.seconds + time.perf_counter() - self._since
         per_step = seconds / max(1, self.num_steps_here - self.steps_left)
         return {
@@ -238,9 +248,11 @@ class _Clock:
 
 
 def _line(point: Point, num_steps: int, speed: dict[str, float]) -> str:
-    minutes, seconds = divmod(round(speed["seconds_left"]), 60)
     values = " ".join(f"{name}={value:.4g}" for name, value in point.items() if name != "step")
+    line = f"step {point['step']}/{num_steps} {values}"
+    if not speed:
+        return line
+    minutes, seconds = divmod(round(speed["seconds_left"]), 60)
     return (
-        f"step {point['step']}/{num_steps} {values} "
-        f"tokens_per_second={speed['tokens_per_second']:.0f} left={minutes}m{seconds:02d}s"
+        f"{line} tokens_per_second={speed['tokens_per_second']:.0f} left={minutes}m{seconds:02d}s"
     )
