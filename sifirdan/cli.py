@@ -58,7 +58,7 @@ def chat(arguments: argparse.Namespace) -> None:
         try:
             prompt, dropped = fit_prompt(tokenizer, asked, room)
         except DataError as error:
-            print(f"(bu iletiyle olmuyor: {str(error).splitlines()[0]})")
+            print(f"(bu ileti çok uzun, kısaltın: {str(error).splitlines()[0]})")
             continue
         if dropped:
             print(f"(konuşma uzadı: en eski {dropped} ileti unutuldu)")
