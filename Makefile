@@ -39,6 +39,8 @@ repro:
 ifdef PRESET
 	@test -f presets/$(PRESET).yaml || { echo "There is no presets/$(PRESET).yaml; there are: $(notdir $(basename $(wildcard presets/*.yaml)))"; exit 1; }
 	@for kept in presets/*.yaml; do cmp -s $$kept params.yaml && exit 0; done; \
+	  git rev-parse --git-dir >/dev/null 2>&1 || { cp params.yaml params.before.yaml; \
+	  echo "There is no Git here to keep your params.yaml; it is copied to params.before.yaml"; exit 0; }; \
 	  git diff --quiet HEAD -- params.yaml || { \
 	  echo "params.yaml has changes of yours; commit or copy them first, then: make PRESET=$(PRESET)"; exit 1; }
 	@cmp -s presets/$(PRESET).yaml params.yaml || { cp presets/$(PRESET).yaml params.yaml && \
@@ -72,3 +74,4 @@ clean:  ## delete the environment and caches, not your data, models or runs
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@echo; echo "  with: PRESET=name (params.yaml from presets/), TORCH=cpu|cuda, PYTHON=python3.12, PORT=5000, ARGS=... (test)"

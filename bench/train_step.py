@@ -40,7 +40,7 @@ def main() -> None:
         "compiled fp32": (compiled, torch.float32),
         f"compiled {fast}": (compiled, fast),
     }
-    step = make_step(params, device)
+    step = make_step(params, device, fast)
     for way in ways.values():
         step(*way)  # compiles and warms up
     speeds: dict[str, list[float]] = {name: [] for name in ways}
@@ -61,13 +61,14 @@ def main() -> None:
 
 
 def make_step(
-    params: Params, device: torch.device
+    params: Params, device: torch.device, fast: torch.dtype
 ) -> Callable[[Callable[..., Tensor], torch.dtype], None]:
-    """One whole optimiser step on a fixed batch, by the loss function and type given."""
+    """One whole optimiser step on a fixed batch, by the loss function and type given; Muon computes
+    in `fast` each time."""
     model = Transformer(ModelConfig(VOCAB_SIZE, params.context_length, params.model))
     model.initialise(torch.Generator().manual_seed(params.seed))
     model.to(device)
-    optimizers = build_optimizers(model, params.optimizer)
+    optimizers = build_optimizers(model, params.optimizer, fast)
     rows = params.batch_tokens // params.context_length
     ids = torch.randint(0, VOCAB_SIZE, (rows, params.context_length + 1), device=device)
     positions = torch.arange(params.context_length, device=device)[None]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sifirdan.errors import CheckpointError, ConfigError
+from sifirdan.model.layers import additive
 from sifirdan.model.transformer import Transformer
 
 
@@ -137,7 +138,7 @@ def steps(
         yield [None if end else token for token, end in zip(chosen.tolist(), done, strict=True)]
         if all(done) or seen == room - 1:
             return
-        mask = allowed[:, None, None, : seen + 1] if ragged else None
+        mask = additive(allowed[:, None, None, : seen + 1]) if ragged else None
         logits = model(chosen[:, None], positions=(seen - padding)[:, None], mask=mask, cache=cache)
 
 
@@ -145,7 +146,7 @@ def _prefill_mask(allowed: Tensor, length: int) -> Tensor:
     """Causal, without padding; a padding place sees itself so that its row is not empty."""
     causal = torch.ones(length, length, dtype=torch.bool, device=allowed.device).tril()
     itself = torch.eye(length, dtype=torch.bool, device=allowed.device)
-    return ((causal & allowed[:, None, :length]) | itself)[:, None]  # (B, 1, T, T)
+    return additive((causal & allowed[:, None, :length]) | itself)[:, None]  # (B, 1, T, T)
 
 
 def _require_finite(logits: Tensor) -> None:

@@ -129,6 +129,7 @@ class Run:
         self._keep_journal = False
         self._warned: set[str] = set()
         self._monitor: Any = None
+        self._begun = time.monotonic()
         self._is_main = os.environ.get("RANK", "0") == "0"  # torchrun: the first process only
         if self._is_main:
             self._try("journal", lambda: self._open_journal(f"{self.run_id}.jsonl"))
@@ -160,6 +161,7 @@ class Run:
         values = track_record.numbers(metrics)
         self._try("record", lambda: self._emit("final", stage=self.stage, values=values))
         self.log_artifact(path)
+        _log.info("%s: done in %.0f s; %s", self.stage, time.monotonic() - self._begun, path)
 
     def reopen(self, run_id: str) -> None:
         """Continue the earlier run that a resumed training belongs to, with its pipeline run;

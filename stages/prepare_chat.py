@@ -120,11 +120,9 @@ def _make_sets(
         entries,
         candidates,
         where,
-        uses,
         caps=caps,
         known=params.known_words,
         unseen=params.unseen_words,
-        min_uses=params.min_uses,
         seed=seed,
     )
     divided = instructions.divide(candidates, entries, where, words, drops)

@@ -26,6 +26,7 @@ STAGES = (
     "finetune",
     "evaluate_chat",
 )
+CARD_CHARS = 160  # of a sample
 CURVES = {name: Path("reports") / name / "curve.jsonl" for name in ("train", "finetune")}
 
 
@@ -113,7 +114,8 @@ def _samples(folder: Path, count: int) -> list[str]:
     for line in (folder / "samples.jsonl").read_text(encoding="utf-8").split("\n"):
         sample = json.loads(line) if line else {}
         if sample.get("prompt") == "" and sample["text"].strip():
-            texts.append(" ".join(sample["text"].split())[:160])
+            text = " ".join(sample["text"].split())
+            texts.append(text if len(text) <= CARD_CHARS else f"{text[:CARD_CHARS]} …")
     return texts[:count]
 
 

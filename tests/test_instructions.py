@@ -173,7 +173,7 @@ def divide(known: int = 10, unseen: int = 8, seed: int = 1):
     drops: Counter[str] = Counter()
     found = dictionary_candidates(entries, max_answer_chars=160, drops=drops)
     sets = instructions.split_headwords(
-        entries, found, where, {}, caps=CAPS, known=known, unseen=unseen, min_uses=0, seed=seed
+        entries, found, where, caps=CAPS, known=known, unseen=unseen, seed=seed
     )
     return instructions.divide(found, entries, where, sets, drops), sets, where, drops
 
@@ -219,9 +219,7 @@ def test_records_absent_from_the_corpus_are_neither_trained_on_nor_unseen():
     drops: Counter[str] = Counter()
     found = dictionary_candidates(entries, max_answer_chars=160, drops=drops)
     where = {entries[0].id: "absent"}
-    sets = instructions.split_headwords(
-        entries, found, where, {}, caps=CAPS, known=5, unseen=5, min_uses=0, seed=1
-    )
+    sets = instructions.split_headwords(entries, found, where, caps=CAPS, known=5, unseen=5, seed=1)
     assert sets == instructions.HeadwordSets(frozenset(), frozenset())
     assert not any(instructions.divide(found, entries, where, sets, drops).values())
     assert drops["definition/not_pretrained_on"] == 1
@@ -246,7 +244,9 @@ def test_training_never_shows_a_held_out_wording_and_evaluation_does():
     trained, _ = ask(divided["train"], cap=300)
     least_heldout = {kind: len(templates) - 2 for kind, templates in DICTIONARY_TEMPLATES.items()}
     assert all(not e.template_heldout and e.template < least_heldout[e.type] for e in trained)
-    assert {e.template for e in trained if e.type == "definition"} == set(range(10))
+    assert {e.template for e in trained if e.type == "definition"} == set(
+        range(least_heldout["definition"])
+    )
     evaluated = instructions.ask_for_evaluation(divided["train"], heldout_templates=2, seed=1)
     assert {e.template_heldout for e in evaluated} == {True, False}
     for example in evaluated:

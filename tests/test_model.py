@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import tiny_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from sifirdan.errors import CheckpointError, ConfigError
 from sifirdan.model.checkpoint import load_model, read_config, save_model, weights_of
+from sifirdan.model.layers import additive, attend
 from sifirdan.model.transformer import ModelShape, Transformer, segment_mask
 
 SHAPES = [
@@ -70,6 +72,23 @@ def test_F_04_a_packed_text_is_the_same_as_alone() -> None:
     assert float((together - model(text)).abs().max()) < 1e-5
     unmasked = model(packed)[:, 13:]
     assert float((unmasked - model(text)).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_spelt_out_is_the_fused_one_and_so_is_its_gradient(masked: bool) -> None:
+    generator = torch.Generator().manual_seed(1)
+    q, k, v, g = torch.randn(4, 2, 3, 20, 8, generator=generator, dtype=torch.float64)
+    causal = torch.ones(20, 20, dtype=torch.bool).tril()
+    if masked:
+        causal = causal & (torch.arange(20)[:, None] // 7 == torch.arange(20) // 7)
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    ours = attend(*inputs, additive(causal))
+    fused = F.scaled_dot_product_attention(q, k, v, attn_mask=causal)
+    assert torch.allclose(ours, fused, atol=1e-12)
+    for a, b in zip(
+        torch.autograd.grad(ours, inputs, g), torch.autograd.grad(fused, inputs, g), strict=True
+    ):
+        assert torch.allclose(a, b, atol=1e-12)
 
 
 def test_starting_weights_depend_on_the_seed_and_blocks_start_as_identity() -> None:

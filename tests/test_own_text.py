@@ -51,7 +51,10 @@ def test_I_05_a_byte_order_mark_is_stripped(tmp_path: Path, ending: str) -> None
 def test_I_05_other_encodings_are_refused_with_the_place(tmp_path: Path) -> None:
     path = tmp_path / "eski.txt"
     path.write_bytes(b"\xef\xbb\xbfabc" + "ğ".encode("windows-1254"))
-    assert read(path) == [BadRecord("eski.txt", "byte 6 (0xf0) is not utf-8")]
+    hint = "; an older Turkish file? save it as UTF-8, or set ingest.own_encoding to windows-1254"
+    assert read(path) == [BadRecord("eski.txt", f"byte 6 (0xf0) is not utf-8{hint}")]
+    path.write_bytes(b"abc\x81")
+    assert read(path) == [BadRecord("eski.txt", "byte 3 (0x81) is not utf-8")]
     path.write_bytes("Işık".encode("utf-16"))
     assert read(path) == [BadRecord("eski.txt", "byte 0: this is UTF-16; save it as UTF-8")]
 

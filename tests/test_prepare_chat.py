@@ -312,8 +312,6 @@ def test_bad_settings_are_refused_by_name(change: dict, key: str):
         {"heldout_templates": 1},
         {"known_words": 5},
         {"unseen_words": 2},
-        {"min_uses": 0},
-        {"counted_chars": 0},
         {"max_answer_chars": 60},
         {"handwritten_copies": 1},
     ],
@@ -323,4 +321,15 @@ def test_every_setting_changes_the_data(
 ):
     prepare_chat.prepare_chat(*inputs, tmp_path / "chat", replace(PARAMS, **change))
     one, other = (runs.read_manifest(folder).files for folder in (chat, tmp_path / "chat"))
+    assert one != other
+
+
+@pytest.mark.parametrize("change", [{"min_uses": 0}, {"counted_chars": 0}])
+def test_where_caps_bind_words_in_use_are_taught_first(
+    inputs: tuple[Path, Path, Path], tmp_path: Path, change: dict
+):
+    tight = replace(PARAMS, caps=dict.fromkeys(prepare_chat._CAPPED, 3), min_uses=5)
+    prepare_chat.prepare_chat(*inputs, tmp_path / "one", tight)
+    prepare_chat.prepare_chat(*inputs, tmp_path / "other", replace(tight, **change))
+    one, other = ((tmp_path / name / "train.jsonl").read_text() for name in ("one", "other"))
     assert one != other

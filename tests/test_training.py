@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ def run(
 ):  # fmt: skip
     """One training process: from the newest state to the end, or to `stop_at`, where it dies."""
     model = model or tiny_model()
-    optimizers = build_optimizers(model, params)
+    optimizers = build_optimizers(model, params, torch.float32)
     windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
 
     def on_point(point: dict) -> None:
@@ -105,7 +106,7 @@ def test_a_polite_stop_saves_the_very_step(data: Shards, tmp_path: Path, number:
     whole, _ = run(data, tmp_path / "whole")
     setup = settings(checkpoint_every_steps=1000)
     model = tiny_model()
-    optimizers = build_optimizers(model, OPTIM)
+    optimizers = build_optimizers(model, OPTIM, torch.float32)
     windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
     with pytest.raises(KeyboardInterrupt):
         fit(
@@ -154,7 +155,9 @@ def test_R_04_R_13_a_state_without_any_part_is_refused(
             (state / name).write_bytes(pickle.dumps(Attack()))
     model = tiny_model()
     assert (
-        ResumeStore(tmp_path / "s", {"a": 1}).load_newest(model, build_optimizers(model, OPTIM))
+        ResumeStore(tmp_path / "s", {"a": 1}).load_newest(
+            model, build_optimizers(model, OPTIM, torch.float32)
+        )
         is None
     )
     assert not marker.exists()
@@ -166,7 +169,7 @@ def test_a_state_of_other_params_stays_unused_and_is_named(
     caplog.set_level("INFO")
     run(data, tmp_path / "s")
     model = tiny_model()
-    optimizers = build_optimizers(model, OPTIM)
+    optimizers = build_optimizers(model, OPTIM, torch.float32)
     other = ResumeStore(tmp_path / "s", {"a": 2, "params": {"lr": 1}})
     assert other.load_newest(model, optimizers) is None
     assert "changed: a, params" in caplog.text
@@ -184,13 +187,15 @@ def test_two_states_are_kept(data: Shards, tmp_path: Path) -> None:
 
 def test_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
     model, bigger = tiny_model(), tiny_model(num_layers=4)
-    ResumeStore(tmp_path, {}).save(model, build_optimizers(model, adamw()), SavedState(1, [], {}))
+    ResumeStore(tmp_path, {}).save(
+        model, build_optimizers(model, adamw(), torch.float32), SavedState(1, [], {})
+    )
     store = ResumeStore(tmp_path, {})
     folder = next(tmp_path.glob("*/step-*"))
     with pytest.raises(CheckpointError, match="missing"):
-        store._load(folder, bigger, build_optimizers(bigger, adamw()))
+        store._load(folder, bigger, build_optimizers(bigger, adamw(), torch.float32))
     with pytest.raises(CheckpointError, match="state of 0 parameters"):
-        store._load(folder, model, build_optimizers(model, adamw()))
+        store._load(folder, model, build_optimizers(model, adamw(), torch.float32))
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 8])
@@ -252,7 +257,7 @@ def test_packed_conversations_train_on_answers_only(tmp_path: Path) -> None:
     windows = Packed(Shards(tmp_path), context_length=16, seed=1, pad_id=3)
     model = tiny_model()
     fit(
-        model, build_optimizers(model, adamw()), Batches(windows, 5), settings(80),
+        model, build_optimizers(model, adamw(), torch.float32), Batches(windows, 5), settings(80),
         ResumeStore(tmp_path / "s", {}), validate=dict, on_resume=lambda _: None, on_point=lambda _: None, extra={},
     )  # fmt: skip
     for i in range(10):
@@ -276,7 +281,11 @@ def test_R_08_every_parameter_is_in_one_group_and_only_matrices_decay() -> None:
     for tied in (False, True):
         model = tiny_model(tie_embeddings=tied)
         for params in (OPTIM, adamw()):
-            groups = [group for o in build_optimizers(model, params) for group in o.param_groups]
+            groups = [
+                group
+                for o in build_optimizers(model, params, torch.float32)
+                for group in o.param_groups
+            ]
             members = [id(p) for group in groups for p in group["params"]]
             assert sorted(members) == sorted(id(p) for p in model.parameters())
             for group in groups:
@@ -314,20 +323,25 @@ def test_impossible_settings_are_refused(cls: type, changes: dict) -> None:
         cls(**(good | changes))
 
 
-def test_a_compiled_step_is_deterministic(data: Shards) -> None:
+def test_a_compiled_step_is_deterministic_and_right() -> None:
+    """In bf16 and at real sizes: torch 2.13 compiles some graphs of theirs to wrong numbers."""
     if not shutil.which("g++") and not shutil.which("c++"):
         pytest.fail("torch.compile on a CPU needs a C++ compiler")
-    model = tiny_model(num_layers=1)  # one block shows it, and compiles three times as fast
-    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
-    batch = Batches(windows, 4)[0]
-    compiled = torch.compile(cross_entropy_sum, dynamic=False, fullgraph=True)
-    results = set()
-    for _ in range(20):
+    model = tiny_model(num_layers=1, num_heads=4, num_kv_heads=4, head_size=64, context_length=64)
+    ids = torch.randint(0, 300, (8, 65), generator=torch.Generator().manual_seed(1))
+    inputs, targets = ids[:, :-1], ids[:, 1:].contiguous()
+
+    def gradients(loss_of: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
         model.zero_grad()
-        embedded = model.embed(batch["inputs"])
-        compiled(model, embedded, batch["targets"], torch.arange(16)[None], None).backward()
-        results.add(b"".join(p.grad.numpy().tobytes() for p in model.parameters()))
-    assert len(results) == 1
+        embedded = model.embed(inputs, torch.bfloat16)
+        loss_of(model, embedded, targets, torch.arange(64)[None], None).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    compiled = torch.compile(cross_entropy_sum, dynamic=False, fullgraph=True)
+    results = [gradients(compiled) for _ in range(20)]
+    assert len({b"".join(g.numpy().tobytes() for g in result) for result in results}) == 1
+    for ours, eager in zip(results[0], gradients(cross_entropy_sum), strict=True):
+        assert float((ours - eager).norm()) < 0.03 * float(eager.norm())
 
 
 def test_golden_losses_of_a_fixed_run(data: Shards, tmp_path: Path) -> None:

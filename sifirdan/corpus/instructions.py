@@ -11,7 +11,7 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,17 +69,15 @@ def split_headwords(
     entries: Iterable[Document],
     candidates: Iterable[Candidate],
     where: Mapping[str, Where],
-    uses: Mapping[str, int],
     *,
     caps: Mapping[str, int],
     known: int,
     unseen: int,
-    min_uses: int,
     seed: int,
 ) -> HeadwordSets:
-    """Choose the words to hold out, spread over the types as `caps` spreads training. Each comes
-    from another entry, so that no answer is asked for twice. `where` tells of each record whether
-    it was pretrained on, `uses` how often a word occurs in the training text."""
+    """Choose the words to hold out: a plain draw, rare words or not, spread over the types as `caps`
+    spreads training. Each comes from another entry, so that no answer is asked for twice. `where`
+    tells of each record whether it was pretrained on."""
     places: dict[str, set[Where]] = defaultdict(set)
     for entry in entries:
         for word in entry.meta["headwords"]:
@@ -89,8 +87,7 @@ def split_headwords(
     candidates = list(candidates)
     asked = [c for c in candidates if where[c.record] == "train" and c.subject in pretrained]
     held = [c for c in candidates if where[c.record] == "heldout" and c.subject in reserved]
-    order = _order(uses, min_uses, seed)
-    return HeadwordSets(_pick(asked, caps, known, order), _pick(held, caps, unseen, order))
+    return HeadwordSets(_pick(asked, caps, known, seed), _pick(held, caps, unseen, seed))
 
 
 def divide(
@@ -134,12 +131,16 @@ def ask_for_training(
     drops: Counter[str],
 ) -> list[Example]:
     """At most `caps[type]` examples a type, never with a held-out template; words that occur at
-    least `min_uses` times come first."""
+    least `min_uses` times come first (phrases are not counted and come with them)."""
     by_type = _by_type(candidates)
-    order = _order(uses, min_uses, seed)
     examples: list[Example] = []
+
+    def rare_last(candidate: Candidate) -> tuple[bool, bytes]:
+        rare = candidate.subject in uses and uses[candidate.subject] < min_uses
+        return rare, _shuffled(candidate, seed)
+
     for kind, templates in DICTIONARY_TEMPLATES.items():
-        pool = sorted(by_type[kind], key=order)
+        pool = sorted(by_type[kind], key=rare_last)
         asked = templates[: len(templates) - heldout_templates]
         examples += draw(pool, asked, caps[kind], seed=seed, drops=drops)
     return examples
@@ -201,29 +202,21 @@ def count_uses(texts: Iterable[str], words: Iterable[str]) -> dict[str, int]:
     return {word: counts[key] for word, key in keys.items()}
 
 
-def _order(uses: Mapping[str, int], min_uses: int, seed: int) -> Callable[[Candidate], Any]:
-    """A seeded shuffle, words in use before rare ones; phrases are not counted and equal."""
-
-    def key(candidate: Candidate) -> tuple[bool, bytes]:
-        rare = candidate.subject in uses and uses[candidate.subject] < min_uses
-        mixed = f"{seed} {candidate.type} {candidate.subject} {candidate.record}"
-        return rare, hashlib.sha256(mixed.encode()).digest()
-
-    return key
+def _shuffled(candidate: Candidate, seed: int) -> bytes:
+    """A key that sorts candidates at random, alike in every process."""
+    mixed = f"{seed} {candidate.type} {candidate.subject} {candidate.record}"
+    return hashlib.sha256(mixed.encode()).digest()
 
 
 def _pick(
-    candidates: list[Candidate],
-    caps: Mapping[str, int],
-    count: int,
-    order: Callable[[Candidate], Any],
+    candidates: list[Candidate], caps: Mapping[str, int], count: int, seed: int
 ) -> frozenset[str]:
     words: set[str] = set()
     records: set[str] = set()
     total = sum(caps[kind] for kind in DICTIONARY_TEMPLATES) or 1
     for kind, pool in _by_type(candidates).items():
         quota = min(round(count * caps[kind] / total), count - len(words))
-        for candidate in sorted(pool, key=order):
+        for candidate in sorted(pool, key=lambda candidate: _shuffled(candidate, seed)):
             if quota > 0 and candidate.subject not in words and candidate.record not in records:
                 words.add(candidate.subject)
                 records.add(candidate.record)

@@ -18,6 +18,7 @@ from sifirdan.errors import ConfigError
 from sifirdan.text import replace_surrogates
 
 ENDINGS = (".txt", ".md", ".jsonl")
+_TURKISH_BYTES = "çğıöşüÇĞİÖŞÜ".encode("windows-1254")
 
 
 def list_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -120,7 +121,12 @@ def _decode(raw: bytes, encoding: str) -> str:
 def _describe(error: UnicodeDecodeError, raw: bytes, encoding: str) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "byte 0: this is UTF-16; save it as UTF-8"
-    return f"byte {error.start} (0x{raw[error.start]:02x}) is not {encoding}"
+    found = f"byte {error.start} (0x{raw[error.start]:02x}) is not {encoding}"
+    if encoding == "utf-8" and raw[error.start] in _TURKISH_BYTES:
+        found += (
+            "; an older Turkish file? save it as UTF-8, or set ingest.own_encoding to windows-1254"
+        )
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from sifirdan.errors import ConfigError
-from sifirdan.model.layers import Block, LayerCache, Linear, RMSNorm, RotaryPositions
+from sifirdan.model.layers import Block, LayerCache, Linear, RMSNorm, RotaryPositions, additive
+
+MAX_MASKED_LENGTH = 512  # tokens; longer windows train without a causal mask of T x T numbers
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ class Decoder(nn.Module):
         shape = config.shape
         self.embed_tokens = nn.Embedding(config.vocab_size, shape.hidden_size)
         self.rotary = RotaryPositions(shape.head_size, config.context_length, shape.rope_theta)
+        length = min(config.context_length, MAX_MASKED_LENGTH)
+        causal = additive(torch.ones(length, length, dtype=torch.bool).tril())
+        self.register_buffer("causal", causal, persistent=False)
         self.layers = nn.ModuleList(
             Block(
                 hidden_size=shape.hidden_size,
@@ -92,6 +97,10 @@ class Decoder(nn.Module):
         """embedded (B, T, C), positions (B or 1, T) -> final hidden states (B, T, C). The lookup
         stays outside: its compiled backward would add atomically and give other bits each run."""
         cos, sin = self.rotary(positions, embedded.dtype)
+        length, causal = embedded.shape[1], self.get_buffer("causal")
+        trains_on_cpu = embedded.requires_grad and embedded.device.type == "cpu"
+        if mask is None and trains_on_cpu and length <= len(causal):
+            mask = causal[:length, :length]  # ready-made: a comparison would not compile to vectors
         hidden = embedded
         for index, layer in enumerate(self.layers):
             hidden = layer(hidden, cos, sin, mask, cache[index] if cache else None)
@@ -123,7 +132,7 @@ class Transformer(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """ids (B, T) -> logits (B, T, V) in `dtype`. `positions` (B or 1, T) default to 0 … T-1;
-        `mask` (B or 1, 1, T, S), true where a token may look, defaults to causal."""
+        `mask` (B or 1, 1, T, S), added to the scores (see `additive`), defaults to causal."""
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)[None]
         return self.lm_head(self.model(self.embed(ids, dtype), positions, mask, cache))
@@ -167,4 +176,4 @@ def segment_mask(segments: Tensor) -> Tensor:
     which a token sees itself and earlier tokens of its own text only."""
     length = segments.shape[1]
     causal = torch.ones(length, length, dtype=torch.bool, device=segments.device).tril()
-    return (causal & (segments[:, :, None] == segments[:, None, :]))[:, None]
+    return additive(causal & (segments[:, :, None] == segments[:, None, :]))[:, None]

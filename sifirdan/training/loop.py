@@ -112,7 +112,7 @@ def fit(
                     point |= validate()
                     clock.resume()
                 speed = clock.speed()
-                if step in (1, done + 1) or step in settings.eval_steps or clock.is_line_due():
+                if step == 1 or step in settings.eval_steps or clock.is_line_due():
                     logger.info(_line(point, settings.num_steps, speed))
                 if on_curve:
                     points.append(point)
@@ -170,18 +170,17 @@ def _accumulate(
 
 @torch.no_grad()
 def _prepare_gradients(model: Transformer, targets: int, max_norm: float, step: int) -> float:
-    """Divide the summed gradient once by the number of targets and clip its norm. Gradients that
-    are not finite stop the run before they reach the weights."""
+    """Divide the summed gradient by the number of targets and clip its norm, both in one go. Gradients
+    that are not finite stop the run before they reach the weights."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    torch._foreach_div_(gradients, float(max(targets, 1)))
-    norm = float(torch.nn.utils.get_total_norm(gradients))
+    norm = float(torch.nn.utils.get_total_norm(gradients)) / max(targets, 1)
     if not math.isfinite(norm):
         raise DataError(
             f"step {step}: the gradient is not finite ({norm}); the weights before it are kept",
             expected="finite gradients",
             todo="lower the learning rates (train.optimizer) or set train.precision to fp32",
         )
-    torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, torch.tensor(norm))
+    torch._foreach_mul_(gradients, min(1.0, max_norm / (norm + 1e-6)) / max(targets, 1))
     return norm
 
 
@@ -208,9 +207,8 @@ class _Clock:
 
     def __init__(self, done: int, num_steps: int) -> None:
         self.steps_left = num_steps - done
-        self.num_steps_here = num_steps - done
-        self.seconds, self.tokens, self._since = 0.0, 0, time.perf_counter()
-        self._said = self._since
+        self._said = time.perf_counter()
+        self.restart()
 
     def count(self, tokens: int) -> None:
         self.tokens += tokens

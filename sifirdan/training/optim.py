@@ -1,8 +1,7 @@
 """Optimisers and the learning-rate schedule, as a pure function of the step.
 
-The matrices inside the blocks take Muon (orthogonalised momentum; Keller Jordan 2024) or AdamW;
-embedding, head and norms always take AdamW. Weight decay is on those matrices only; every
-parameter is in exactly one group, a tied weight once.
+The matrices inside the blocks take Muon or AdamW; embedding, head and norms always take AdamW.
+Weight decay is on those matrices only; every parameter is in exactly one group, a tied weight once.
 """
 
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 
 from sifirdan.errors import require
 from sifirdan.model.transformer import Transformer
+from sifirdan.training.muon import Muon
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,11 @@ class Schedule:
         )
 
 
-def build_optimizers(model: Transformer, params: OptimParams) -> list[Optimizer]:
-    """The optimisers for every parameter of `model`; each group keeps its full rate in `base_lr`."""
+def build_optimizers(
+    model: Transformer, params: OptimParams, dtype: torch.dtype
+) -> list[Optimizer]:
+    """The optimisers for every parameter of `model`; each group keeps its full rate in `base_lr`.
+    Muon orthogonalises in `dtype`; weights and states are fp32."""
     matrices, embedding, head, norms = split_parameters(model)
     fused = next(model.parameters()).device.type in ("cpu", "cuda")
     betas = (params.beta1, params.beta2)
@@ -93,13 +96,13 @@ def build_optimizers(model: Transformer, params: OptimParams) -> list[Optimizer]
     decayed = {"params": matrices, "lr": params.lr_matrices, "weight_decay": params.weight_decay}
     optimizers: list[Optimizer] = []
     if params.matrices == "muon":
-        muon = torch.optim.Muon(
+        muon = Muon(
             matrices,
             lr=params.lr_matrices,
-            weight_decay=params.weight_decay,
             momentum=params.muon_momentum,
-            ns_steps=params.muon_steps,
-            adjust_lr_fn="original",
+            weight_decay=params.weight_decay,
+            num_steps=params.muon_steps,
+            dtype=dtype,
         )
         optimizers.append(muon)
     else:

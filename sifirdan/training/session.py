@@ -29,9 +29,7 @@ logger = logging.getLogger(__name__)
 CURVE_FILE = "curve.jsonl"
 PACKAGES = ("torch", "numpy", "pyarrow", "safetensors", "sentencepiece")
 _MAX_GPU_MICRO_BATCH = 32
-MIN_COMPILED_STEPS = (
-    500  # compiling cold costs up to a minute, which a shorter run never gains back
-)
+MIN_COMPILED_STEPS = 500  # a shorter run never gains back the minute that compiling costs
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ def train_to_folder(
     with runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training"):
         points = fit(
             model,
-            build_optimizers(model, recipe.optimizer),
+            build_optimizers(model, recipe.optimizer, plan.dtype),
             Batches(recipe.windows, plan.micro_batch),
             settings,
             store,
