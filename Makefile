@@ -50,7 +50,7 @@ endif
 	@$(BIN)/dvc repro
 
 test: setup  ## set up and run all tests (plain `pytest` leaves the slow ones out)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -m "slow or not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow or not slow" $(ARGS)
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .

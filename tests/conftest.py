@@ -13,6 +13,12 @@ from sifirdan.tokenizer import Tokenizer
 DATA = Path(__file__).parent / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: a file stays with one worker, and so two workers end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     """Our own Turkish texts, one a paragraph."""

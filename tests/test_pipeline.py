@@ -22,7 +22,7 @@ from sifirdan.text import dedup_key
 from sifirdan.tokenizer import Tokenizer
 from stages import train_tokenizer
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pipeline")]
+pytestmark = pytest.mark.slow
 
 TEXTS = ["Bir gün İstanbul'da ığdır", "kitap (isim): okunan şey.\n\n  Çağ", "<|user|> x </s> 🙂"]
 # Files that cannot change a result: tracking, messages, the command line, Git's own, locks and

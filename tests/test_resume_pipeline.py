@@ -15,7 +15,7 @@ from tiny import STAGES
 
 from sifirdan import runs, track_record
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("resume")]
+pytestmark = pytest.mark.slow
 
 OTHER_STAGES = ["ingest", "clean", "train_tokenizer", "tokenize_corpus", "evaluate_base", "prepare_chat"]  # fmt: skip
 PATIENCE = 120.0  # seconds for a stage to come to the moment it is killed at
