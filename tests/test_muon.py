@@ -38,7 +38,7 @@ def test_it_steps_as_torch_does() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_step_moves_every_direction_alike(dtype: torch.dtype) -> None:
-    """Gradients whose singular values span a thousandfold give updates whose do not."""
+    """Gradients whose singular values span a hundredfold give updates whose do not."""
     generator = torch.Generator().manual_seed(3)
     left = torch.linalg.qr(torch.randn(16, 16, generator=generator, dtype=dtype))[0]
     right = torch.linalg.qr(torch.randn(44, 16, generator=generator, dtype=dtype))[0]

@@ -324,7 +324,7 @@ def test_impossible_settings_are_refused(cls: type, changes: dict) -> None:
 
 
 def test_a_compiled_step_is_deterministic_and_right() -> None:
-    """In bf16 and at real sizes: torch 2.13 compiles some graphs of theirs to wrong numbers."""
+    """In bf16 and at a real head size: there torch 2.13 compiles some forms of attention wrongly."""
     if not shutil.which("g++") and not shutil.which("c++"):
         pytest.fail("torch.compile on a CPU needs a C++ compiler")
     model = tiny_model(num_layers=1, num_heads=4, num_kv_heads=4, head_size=64, context_length=64)
