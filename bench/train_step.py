@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.device import Runtime, pick_dtype, prepare
+from sifirdan.device import pick_dtype, prepare
 from sifirdan.model.transformer import ModelConfig, Transformer
+from sifirdan.runtime import Runtime
 from sifirdan.training.losses import cross_entropy_sum
 from sifirdan.training.optim import build_optimizers
 from stages.train import Params

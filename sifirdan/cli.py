@@ -1,14 +1,17 @@
-"""The command `sifirdan`: talk to your model, continue texts, verify folders, compare runs.
+"""The command `sifirdan`: talk to your model, continue texts, verify folders, question the ledger,
+compare runs.
 
 Thin: the work is elsewhere.
 """
 
 import argparse
+import json
 import os
 import signal
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from sifirdan import runs
 from sifirdan.errors import ConfigError, DataError, run_command
@@ -104,17 +107,56 @@ def generate(arguments: argparse.Namespace) -> None:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Hash every file of finished folders again and name what differs."""
+    """Hash every file of finished folders again and name what differs; of a corpus also prove that
+    documents in = documents out + rejects + duplicates."""
     failed = 0
     for path in arguments.paths:
         manifest = runs.read_manifest(path)
         problems = runs.check_files(path, manifest)
+        proved: list[str] = []
+        if manifest.kind == "corpus" and not problems:
+            problems, proved = _check_law(path, manifest)
         failed += bool(problems)
-        for problem in problems:
-            print(f"{path}: {problem}")
         if not problems:
-            print(f"{path}: whole ({manifest.kind}, {len(manifest.files)} files)")
+            proved.insert(0, f"whole ({manifest.kind}, {len(manifest.files)} files)")
+        for line in problems or proved:
+            print(f"{path}: {line}")
     return int(failed > 0)
+
+
+def _check_law(corpus: Path, manifest: runs.Manifest) -> tuple[list[str], list[str]]:
+    """Where a corpus breaks the conservation law, and a line a source that says how it is kept; the
+    raw folder beside it is compared too, if the corpus was made from it."""
+    from sifirdan.corpus.conservation import corpus_problems, law_lines
+    from sifirdan.corpus.ledger_file import read_summary
+
+    raw = corpus.absolute().parent / "raw"
+    there = (raw / runs.MANIFEST).is_file()
+    same = there and runs.read_manifest(raw).sha256 == manifest.inputs.get("raw")
+    problems = corpus_problems(corpus, raw if same else None)
+    return problems, [] if problems else law_lines(read_summary(corpus))
+
+
+def ledger(arguments: argparse.Namespace) -> None:
+    """Say what is in the corpus, why a document is in or out, where a row of a shard comes from, or
+    what a source has touched."""
+    from sifirdan.corpus import contents, provenance, shard_rows, withdrawal
+
+    corpus, raw, tokens = Path("data/corpus"), Path("data/raw"), Path("data/tokens")
+    found: Any
+    if arguments.why:
+        found = [provenance.why(corpus, raw, wanted) for wanted in arguments.why]
+        lines = [line for one in found for line in (*provenance.why_lines(one), "")][:-1]
+    elif arguments.row is not None:
+        found = shard_rows.shard_row(arguments.row)
+        lines = [*shard_rows.shard_row_lines(found)]
+    elif arguments.withdraw is not None:
+        found = withdrawal.withdraw(Path(), arguments.withdraw)
+        lines = [*withdrawal.withdraw_lines(found)]
+    else:
+        found = contents.contents(corpus, tokens)
+        lines = [*contents.contents_lines(found)]
+    print(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else "\n".join(lines))
 
 
 def doctor(_: argparse.Namespace) -> int:
@@ -185,7 +227,9 @@ def _load(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sifirdan", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="sifirdan", description=" ".join(__doc__.split("\n\n")[0].split())
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
@@ -215,6 +259,14 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("prompt", nargs="?", default="", help="the text to continue")
     verify_command = add("verify", verify)
     verify_command.add_argument("paths", nargs="+", type=Path, help="folders with a manifest.json")
+    ledger_command = add("ledger", ledger)
+    question = ledger_command.add_mutually_exclusive_group()
+    question.add_argument(
+        "--why", metavar="ID", nargs="+", help="ids of documents, their beginnings, or origins"
+    )
+    question.add_argument("--row", metavar="FILE:ROW", help="a shard and a row, counted from 0")
+    question.add_argument("--withdraw", metavar="SOURCE", help="name of a source in params.yaml")
+    ledger_command.add_argument("--json", action="store_true", help="for machines")
     add("doctor", doctor)
     add("ui", ui).add_argument("--port", type=int, default=5000)
     add("replay", replay).add_argument("paths", nargs="+", type=Path, help=".track/*.jsonl")

@@ -1,7 +1,7 @@
 """What the machine can do: device, precision, threads, compiling, memory.
 
-`Runtime` is the section `runtime` of params.yaml: hardware only, no DVC parameter. What of it can
-change bits (threads, micro-batch, compiling) is recorded in manifests and in the resume state.
+The settings stand in runtime.py. What of them can change bits (threads, micro-batch, compiling) is
+recorded in manifests and in the resume state.
 """
 
 import ctypes
@@ -10,48 +10,14 @@ import os
 import platform
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
-from sifirdan.errors import ConfigError, require
+from sifirdan.errors import ConfigError
+from sifirdan.runtime import Runtime
 
 logger = logging.getLogger(__name__)
-
-Precision = Literal["auto", "fp32", "bf16"]
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """See params.yaml for each key."""
-
-    device: Literal["auto", "cpu", "cuda", "mps"]
-    threads: int | None
-    loader_workers: int
-    micro_batch: int | None
-    compile: Literal["auto", "on", "off"]
-    checkpoint_every_steps: int
-
-    def __post_init__(self) -> None:
-        require(
-            self.threads is None or self.threads >= 1,
-            "runtime.threads",
-            self.threads,
-            "1 or more, or null",
-        )
-        require(
-            self.loader_workers >= 0, "runtime.loader_workers", self.loader_workers, "0 or more"
-        )
-        require(
-            self.micro_batch is None or self.micro_batch >= 1,
-            "runtime.micro_batch", self.micro_batch, "1 or more sequences, or null",
-        )  # fmt: skip
-        require(
-            self.checkpoint_every_steps >= 1,
-            "runtime.checkpoint_every_steps", self.checkpoint_every_steps, "1 or more",
-        )  # fmt: skip
 
 
 def prepare(runtime: Runtime) -> torch.device:

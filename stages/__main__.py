@@ -8,8 +8,8 @@ import importlib
 from pathlib import Path
 
 from sifirdan.config import PARAMS_FILE, load_params, read_yaml
-from sifirdan.device import Runtime
 from sifirdan.errors import ConfigError, run_command
+from sifirdan.runtime import Runtime
 
 
 def check(path: Path) -> None:

@@ -1,155 +1,209 @@
-"""Clean text: repairs, rules, exact deduplication and the split, each document once.
+"""Clean text: repairs and rules, duplicates, decontamination and the split, each document once.
 
-Reads: data/raw. Writes: data/corpus/{train,val,test,ood}/part-*.parquet, ledger.json (documents in
-= documents out + rejects, by source and reason), a sample of rejects, a data card.
-Costs: seconds for 10 million characters on one core; about 100 bytes of memory a document.
+Reads: data/raw. Writes: data/corpus/{train,val,test,ood}/part-*.parquet, ledger.parquet (one row a
+document: in, or out and why), a sample of rejects, a data card; and reports/corpus, a page for people.
+Three passes: each document by itself (corpus/judge.py), all against all on arrays on disk
+(corpus/compare.py), then what stays is written (corpus/settle.py); the first and the last on all
+cores. Costs: minutes a gigabyte and core; disk of twice the text meanwhile; memory is bounded by
+clean.duplicates.memory_mb and the largest document.
 """
 
 import json
 import logging
+import shutil
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from sifirdan import runs, text, track
+from sifirdan import runs, track
+from sifirdan.cleaning.by_reader import RepairParams
+from sifirdan.cleaning.flags import FlagParams
+from sifirdan.cleaning.language import LanguageParams
+from sifirdan.cleaning.personal import PersonalParams
+from sifirdan.cleaning.quality import QualityParams
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus import records
-from sifirdan.corpus.card import data_card
-from sifirdan.corpus.dedup import SeenKeys
-from sifirdan.corpus.records import Document, PartWriter
+from sifirdan.corpus import card, corpus_report, ledger, records
+from sifirdan.corpus.compare import CompareParams, compare
+from sifirdan.corpus.contamination import ContaminationParams
+from sifirdan.corpus.corpus_report import CorpusFindings
+from sifirdan.corpus.dedup import RepeatedLineParams
+from sifirdan.corpus.examples import Samples
+from sifirdan.corpus.judge import Batch, Judged, JudgeParams, judge_batch
+from sifirdan.corpus.ledger import SPLITS, LedgerWriter
+from sifirdan.corpus.near_duplicates import DuplicateParams
+from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.records import BUCKETS, VAL_BUCKETS
+from sifirdan.corpus.settle import SettleParams, settle_all
+from sifirdan.corpus.steps import steps_of
 from sifirdan.errors import DataError, require, run_command
+from sifirdan.runtime import Runtime
 
 log = logging.getLogger(__name__)
-
-SPLITS = ("train", "val", "test", "ood")
-SAMPLE_CHARS = 500  # of a rejected text that the sample shows
 
 
 @dataclass(frozen=True)
 class Params:
+    """See params.yaml for each key."""
+
     min_chars: int
     max_replacement_share: float
     val_share: float
     reject_sample: int
+    repairs: RepairParams
+    language: LanguageParams
+    quality: QualityParams
+    personal: PersonalParams
+    flags: FlagParams
+    duplicates: DuplicateParams
+    max_duplicate_share: float
+    repeated_lines: RepeatedLineParams
+    contamination: ContaminationParams
+    min_clean_share: float
 
     def __post_init__(self) -> None:
         require(self.min_chars >= 1, "clean.min_chars", self.min_chars, "1 or more")
-        share = self.max_replacement_share
-        require(0 <= share <= 1, "clean.max_replacement_share", share, "from 0 to 1")
-        slice_share = records.VAL_BUCKETS / records.BUCKETS
+        for key in ("max_replacement_share", "max_duplicate_share", "min_clean_share"):
+            share = getattr(self, key)
+            require(0 <= share <= 1, f"clean.{key}", share, "from 0 to 1")
+        slice_share = VAL_BUCKETS / BUCKETS
         allowed = f"above 0, at most {slice_share}, the slice that is never trained on"
         require(0 < self.val_share <= slice_share, "clean.val_share", self.val_share, allowed)
         require(self.reject_sample >= 0, "clean.reject_sample", self.reject_sample, "0 or more")
+        self.duplicates.check("clean.duplicates")
+        self.repeated_lines.check("clean.repeated_lines")
+        self.contamination.check("clean.contamination")
+
+    @property
+    def judging(self) -> JudgeParams:
+        return JudgeParams(
+            self.min_chars, self.max_replacement_share, self.repairs, self.language, self.quality,
+            self.personal, self.flags, self.duplicates, self.repeated_lines, self.reject_sample,
+        )  # fmt: skip
+
+    @property
+    def comparing(self) -> CompareParams:
+        return CompareParams(
+            self.min_chars, self.duplicates, self.repeated_lines, self.max_duplicate_share
+        )
+
+    @property
+    def settling(self) -> SettleParams:
+        return SettleParams(
+            self.min_chars, self.val_share, self.contamination, self.min_clean_share,
+            self.reject_sample,
+        )  # fmt: skip
 
 
 @dataclass
-class Account:
-    """What became of one source's documents."""
+class Totals:
+    """Sums of the first pass over all batches; the counters by source."""
 
-    documents_in: int = 0
-    documents_out: Counter[str] = field(default_factory=Counter)
-    rejected: Counter[str] = field(default_factory=Counter)
-    repairs: Counter[str] = field(default_factory=Counter)
+    samples: Samples
+    repairs: dict[str, Counter[str]] = field(default_factory=dict)
+    languages: dict[str, Counter[str]] = field(default_factory=dict)
+    personal: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def balanced(self) -> bool:
-        return self.documents_in == self.documents_out.total() + self.rejected.total()
+    def take(self, found: Judged) -> Judged:
+        """Add a batch; what the later passes need of it is returned without its samples."""
+        for name in ("repairs", "languages", "personal"):
+            counts = getattr(self, name).setdefault(found.batch.source, Counter())
+            counts.update(getattr(found, name))
+        self.samples.merge(found.samples)
+        return Judged(found.batch, found.documents, found.kept)
 
 
-def clean(raw: Path, corpus: Path, params: Params) -> dict[str, Any]:
-    """Turn the folder `raw` into the folder `corpus`; returns the metrics."""
+def clean(
+    raw: Path, corpus: Path, report: Path, params: Params, num_workers: int | None
+) -> dict[str, Any]:
+    """Turn the folder `raw` into the folder `corpus` and a page in `report`; returns the metrics.
+    The result does not depend on `num_workers`."""
     manifest = runs.open_folder(raw, "raw", made_by="ingest")
-    accounts: dict[str, Account] = {}
-    splits = {name: {"documents": 0, "chars": 0, "bytes": 0} for name in SPLITS}
-    with runs.new_folder(
-        corpus,
-        kind="corpus",
-        inputs={"raw": manifest},
-        params=asdict(params),
-        packages=("pyarrow",),
-    ) as output:
-        with ExitStack() as stack:
-            writers = {name: stack.enter_context(PartWriter(output.path / name)) for name in SPLITS}
-            sample = stack.enter_context(
-                open(output.path / "rejected.jsonl", "w", encoding="utf-8", newline="\n")
-            )
-            for document, account, verdict in _judged(raw, manifest.counts, params, accounts):
-                account.documents_in += 1
-                if verdict in SPLITS:
-                    writers[verdict].add(document)
-                    account.documents_out[verdict] += 1
-                    splits[verdict]["documents"] += 1
-                    splits[verdict]["chars"] += len(document.text)
-                    splits[verdict]["bytes"] += len(document.text.encode())
-                else:
-                    account.rejected[verdict] += 1
-                    if account.rejected[verdict] <= params.reject_sample:
-                        sample.write(_sample_line(document, verdict))
-        for name, account in accounts.items():
-            assert account.balanced(), (name, account)
-            assert account.documents_in == manifest.counts[name]["documents"], (name, account)
-        _require_text(splits)
-        ledger = {name: _sorted(account) for name, account in accounts.items()}
-        runs.write_json(output.path / "ledger.json", ledger)
-        card = data_card(manifest.counts, ledger, splits)
-        runs.write_text(output.path / "README.md", card)
-        output.counts.update(splits)
-    _log_ledger(ledger)
-    return {"splits": splits, "sources": ledger}
-
-
-def _judged(
-    raw: Path, sources: dict[str, Any], params: Params, accounts: dict[str, Account]
-) -> Iterator[tuple[Document, Account, str]]:
-    """Every document as repaired, its source's account, and its split or reason to be rejected."""
-    seen = SeenKeys()
-    # Out-of-domain text comes last: what also occurs elsewhere is no test of another domain.
-    order = sorted(sources, key=lambda name: "ood" in sources[name]["uses"])
-    for name in order:
-        account = accounts.setdefault(name, Account())
-        uses, reader = sources[name]["uses"], sources[name]["reader"]
-        documents = records.read_folder(raw / name)
-        for document in tqdm(documents, desc=name, unit=" documents", disable=None):
-            if uses == ["chat"]:
-                yield document, account, "not_for_pretraining"
-                continue
-            repaired, counts = text.repair(document.text, reader)
-            account.repairs.update(counts)
-            document = replace(document, text=repaired)
-            reason = text.reject_reason(
-                repaired,
-                reader,
-                min_chars=params.min_chars,
-                max_replacement_share=params.max_replacement_share,
-            )
-            if reason:
-                yield document, account, reason
-                continue
-            key = text.dedup_key(repaired)
-            if not seen.add(key):
-                yield document, account, "duplicate"
-            elif "ood" in uses:
-                yield document, account, "ood"
-            else:
-                yield document, account, records.split_of(key, params.val_share)
-
-
-def _sample_line(document: Document, reason: str) -> str:
-    shown = {
-        "source": document.source,
-        "reason": reason,
-        "origin": document.origin,
-        "id": document.id,
-        "text": document.text[:SAMPLE_CHARS],
+    made: dict[str, Any] = {
+        "inputs": {"raw": manifest},
+        "params": asdict(params),
+        "packages": ("pyarrow", "numpy"),
     }
-    return json.dumps(shown, ensure_ascii=False) + "\n"
+    with runs.new_folder(corpus, kind="corpus", **made) as output, _scratch(corpus) as scratch:
+        batches = list(_batches(raw, manifest.counts, params.judging, scratch))
+        totals = Totals(Samples(params.reject_sample))
+        found = map_in_order(judge_batch, batches, num_workers=num_workers)
+        bar = partial(tqdm, total=len(batches), unit=" batches", disable=None)
+        judged = [totals.take(one) for one in bar(found, desc="rules")]
+        decisions = compare(judged, scratch, params.comparing)
+        sources = {name: (c["documents"], c["license"]) for name, c in manifest.counts.items()}
+        uses = {name: counts["uses"] for name, counts in manifest.counts.items()}
+        with LedgerWriter(output.path, sources) as book:
+            outcome = settle_all(
+                judged, decisions, output.path, scratch, book, uses, params.settling, num_workers,
+                partial(bar, desc="writing"),
+            )  # fmt: skip
+        summary = ledger.read_summary(output.path)
+        _require_text(outcome.splits)
+        totals.samples.merge(outcome.samples)
+        _write_rejected(output.path / "rejected.jsonl", totals.samples, summary)
+        steps = steps_of(asdict(params), totals.repairs, totals.personal, outcome.places)
+        hashes = {ledger.LEDGER_FILE: runs.sha256_of(output.path / ledger.LEDGER_FILE)}
+        content = card.card_content(manifest, summary, outcome.splits, steps, hashes)
+        card.write_card(output.path, content)
+        output.counts.update(outcome.splits)
+        lengths = ledger.length_histograms(output.path / ledger.LEDGER_FILE)
+    with runs.new_folder(report, kind="corpus_report", **made) as page:
+        findings = CorpusFindings(
+            summary, lengths, steps, totals.languages, totals.personal, totals.samples, {}
+        )
+        corpus_report.write_report(page.path, findings)
+    _log(summary)
+    return {"splits": outcome.splits, "sources": summary}
 
 
-def _require_text(splits: dict[str, dict[str, int]]) -> None:
+@contextmanager
+def _scratch(corpus: Path) -> Iterator[Path]:
+    """An empty folder beside `corpus`, gone at the end; what a killed run left there goes first."""
+    folder = corpus.with_name(f".{corpus.name}.scratch")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _batches(
+    raw: Path, counts: Mapping[str, Any], params: JudgeParams, scratch: Path
+) -> Iterator[Batch]:
+    """Every row group of data/raw. Out-of-domain text comes last: what also occurs elsewhere is no
+    test of another domain."""
+    number = 0
+    for rank, name in enumerate(sorted(counts, key=lambda name: "ood" in counts[name]["uses"])):
+        source = counts[name]
+        for part in sorted((raw / name).glob("part-*.parquet")):
+            for group in range(records.num_row_groups(part)):
+                yield Batch(
+                    number=number, part=part, row_group=group, source=name, rank=rank,
+                    reader=source["reader"], text_kind=source["text_kind"],
+                    for_chat_only=source["uses"] == ["chat"], scratch=scratch, params=params,
+                )  # fmt: skip
+                number += 1
+
+
+def _write_rejected(path: Path, samples: Samples, summary: Mapping[str, Any]) -> None:
+    """Examples of what is out, for people."""
+    reasons = sorted({r for a in summary.values() for r in (*a["rejected"], *a["duplicates"])})
+    lines = [
+        json.dumps({"reason": reason} | asdict(example), ensure_ascii=False) + "\n"
+        for reason in reasons
+        for example in samples.of(reason, "rejected")
+    ]
+    runs.write_text(path, "".join(lines))
+
+
+def _require_text(splits: Mapping[str, Mapping[str, int]]) -> None:
     found = ", ".join(f"{name} {splits[name]['documents']}" for name in SPLITS)
     for name in ("train", "val", "test"):
         if not splits[name]["documents"]:
@@ -161,31 +215,24 @@ def _require_text(splits: dict[str, dict[str, int]]) -> None:
             )
 
 
-def _sorted(account: Account) -> dict[str, Any]:
-    return {
-        "in": account.documents_in,
-        "out": {name: account.documents_out[name] for name in SPLITS},
-        "rejected": dict(sorted(account.rejected.items())),
-        "repairs": dict(sorted(account.repairs.items())),
-    }
-
-
-def _log_ledger(ledger: dict[str, Any]) -> None:
-    for name, account in ledger.items():
-        rejected = ", ".join(f"{reason} {n}" for reason, n in account["rejected"].items())
+def _log(summary: Mapping[str, Any]) -> None:
+    for name, account in summary.items():
+        out = [f"{r} {n}" for part in ("rejected", "duplicates") for r, n in account[part].items()]
         log.info(
-            "source=%s in=%d out=%d rejected: %s",
-            name, account["in"], sum(account["out"].values()), rejected or "none",
+            "source=%s in=%d out=%d not in: %s",
+            name, account["in"], sum(account["out"].values()), ", ".join(out) or "none",
         )  # fmt: skip
 
 
 def main() -> None:
     params = load_params(PARAMS_FILE, "clean", Params)
-    raw, corpus = Path("data/raw"), Path("data/corpus")
+    runtime = load_params(PARAMS_FILE, "runtime", Runtime)
+    raw, corpus, report = Path("data/raw"), Path("data/corpus"), Path("reports/corpus")
     with track.stage(
         "clean", params=asdict(params), inputs={"raw": raw}, outputs={"corpus": corpus}
     ) as run:
-        run.finish(clean(raw, corpus, params), Path("metrics/clean.json"))
+        metrics = clean(raw, corpus, report, params, runtime.corpus_workers)
+        run.finish(metrics, Path("metrics/clean.json"))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from sifirdan.chat import Message
 from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus.records import read_folder
 from sifirdan.corpus.shards import Shards
-from sifirdan.device import Runtime, prepare
+from sifirdan.device import prepare
 from sifirdan.errors import ConfigError, require, run_command
 from sifirdan.evals.answers import Answer, answer, answer_nats, own_question_share
 from sifirdan.evals.bits_per_byte import Score, score_documents, total
@@ -26,6 +26,7 @@ from sifirdan.evals.samples import Sample, draw_samples, known_word_share, words
 from sifirdan.generate import Sampling
 from sifirdan.model.checkpoint import load_model
 from sifirdan.model.transformer import Transformer
+from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import Tokenizer
 
 SPLITS = ("val", "test", "ood")

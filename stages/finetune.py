@@ -1,12 +1,12 @@
 """Tune the pretrained model on conversations, so that it answers and stops.
 
-Reads models/base and data/chat. Writes models/chat, again a plain Llama folder, and
-reports/finetune, the curve. Whole conversations are packed into windows in which none sees another;
+Reads models/base and data/chat. Writes models/chat, again a plain Llama folder with a card of what it
+learned from, and reports/finetune, the curve. Whole conversations are packed into windows in which none sees another;
 the loss counts the assistant's content and end marks only. Resumes like `train`. Costs a minute or
 two on two cores; memory as for training.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,18 @@ import torch
 
 from sifirdan import runs, track
 from sifirdan.config import PARAMS_FILE, load_params
+from sifirdan.corpus.card import read_card
 from sifirdan.corpus.loader import IGNORE, Packed
+from sifirdan.corpus.model_card import chat_section, write_model_card
 from sifirdan.corpus.shards import Shards
-from sifirdan.device import Precision, Runtime, prepare
+from sifirdan.device import prepare
 from sifirdan.errors import DataError, require, run_command
 from sifirdan.evals.likelihood import Piece, nats_of
 from sifirdan.model.checkpoint import load_model
 from sifirdan.model.transformer import Transformer
+from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
+from sifirdan.training.loop import Point
 from sifirdan.training.optim import OptimParams, Schedule
 from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
@@ -50,6 +54,7 @@ def finetune(
 ) -> dict[str, Any]:
     """Tune `base` on `chat`/train, or continue from the newest saved state; returns the metrics."""
     device = prepare(runtime)
+    read_card(base)  # before hours of tuning: the model's card is made from it
     inputs = {
         "base": runs.open_folder(base, "model", made_by="train"),
         "chat": runs.open_folder(chat, "chat", made_by="prepare_chat"),
@@ -88,20 +93,40 @@ def finetune(
         validate=_validator(model, Shards(chat / "known"), params.val_conversations),
         curves={"loss": "loss on answers (nats)", "known_nats_per_target": "known answers (nats)"},
     )
-    points = train_to_folder(
-        model, tokenizer, recipe, places,
-        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
-    )  # fmt: skip
-    return {
+    made: dict[str, Any] = {
         "steps": num_steps,
         "conversations": len(windows.shards),
         "padding_share": windows.padding_share,
-        **{
-            name: points[-1][name]
-            for name in ("loss", "known_nats_per_target")
-            if name in points[-1]
-        },
     }
+
+    def describe_model(folder: Path, points: list[Point]) -> None:
+        facts = card_facts(made | _last(points), model)
+        sections = [chat_section(chat, base)]
+        write_model_card(folder, base, title="Chat model", facts=facts, sections=sections)
+
+    points = train_to_folder(
+        model, tokenizer, recipe, places,
+        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
+        describe=describe_model,
+    )  # fmt: skip
+    return made | _last(points)
+
+
+def _last(points: list[Point]) -> dict[str, Any]:
+    return {n: points[-1][n] for n in ("loss", "known_nats_per_target") if n in points[-1]}
+
+
+def card_facts(metrics: Mapping[str, Any], model: Transformer) -> dict[str, object]:
+    """What the model's card says in numbers."""
+    facts: dict[str, object] = {
+        "parameters": model.num_parameters(),
+        "context, in tokens": model.config.context_length,
+        "steps of tuning": metrics["steps"],
+    }
+    if "known_nats_per_target" in metrics:
+        nats = f"{metrics['known_nats_per_target']:.3f}"
+        facts["nats a token of answers kept out of tuning"] = nats
+    return facts
 
 
 def _validator(

@@ -1,48 +1,74 @@
 """Bring text in: sources and your own files become documents with licence and origin.
 
 Reads: the sources that params.yaml names (fetched once, then cached) and the folder of own text.
-Writes: data/raw/<source>/part-*.parquet, quarantine.jsonl if asked for.
-Costs: 20 MB of downloads and under a minute for the default sources; memory does not grow with
-the text. Changes nothing in a text: mending, rejecting and splitting is `clean`.
+Writes: data/raw/<source>/part-*.parquet, and quarantine.jsonl if anything found was not used.
+Costs: 20 MB of downloads and under a minute for the default sources; memory grows with the largest
+document, not with the text. Changes nothing in a text: mending, rejecting and splitting is `clean`.
 """
 
-import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any
 
 from tqdm import tqdm
 
 from sifirdan import runs, text, track
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus import own_text, sources
-from sifirdan.corpus.records import BadRecord, PartWriter, Record, document
+from sifirdan.corpus import files, own_text, source_kinds, sources
+from sifirdan.corpus.files import Limits, NotRead
+from sifirdan.corpus.formats import ENDINGS, Encoding
+from sifirdan.corpus.records import BadRecord, PartWriter, document
+from sifirdan.corpus.source_kinds import (
+    FilesSource,
+    HuggingFaceSource,
+    MediaWikiSource,
+    OnError,
+    PackageSource,
+    TextKind,
+    UrlSource,
+)
 from sifirdan.errors import DataError, require, run_command
+from sifirdan.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
 OWN = "own"
 QUARANTINE = "quarantine.jsonl"
+NUMBERS = ("documents", "chars", "bad_records", "not_read", "with_replacement", "looks_misread")
+SHOWN = 10  # names in a warning
 
 
 @dataclass(frozen=True)
 class Params:
+    """See params.yaml for each key."""
+
     own_text: str
     own_license: str
-    own_encoding: Literal["utf-8", "windows-1254"]
-    bad_records: Literal["error", "quarantine"]
+    own_encoding: Encoding
+    own_on_error: OnError
+    max_document_bytes: int
+    max_unpacked_bytes: int
+    max_members: int
     allowed_licenses: list[str]
-    sources: dict[str, sources.PackageSource | sources.HuggingFaceSource]
+    sources: dict[
+        str, PackageSource | HuggingFaceSource | FilesSource | UrlSource | MediaWikiSource
+    ]
 
     def __post_init__(self) -> None:
+        for key, number in asdict(self.limits).items():
+            require(number > 0, f"ingest.{key}", number, "a number above 0")
         for name, source in self.sources.items():
             key = f"ingest.sources.{name}"
             plain = isinstance(name, str) and name.isidentifier() and name.isascii() and name != OWN
             require(plain, key, name, f"a name of letters, digits and _, not '{OWN}'")
             source.check(key)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_document_bytes, self.max_unpacked_bytes, self.max_members)
 
 
 @dataclass(frozen=True)
@@ -51,19 +77,23 @@ class Entry:
 
     name: str
     license: str
-    records: Iterator[Record | BadRecord]
+    on_error: OnError
+    found: Iterator[sources.Found]
     counts: dict[str, Any]
 
 
-def ingest(raw: Path, params: Params, *, cache: Path) -> dict[str, Any]:
-    """Write every permitted source to the folder `raw`; returns the metrics."""
+def ingest(
+    raw: Path, params: Params, *, cache: Path, root: Path, num_workers: int | None = 1
+) -> dict[str, Any]:
+    """Write every permitted source to the folder `raw`; returns the metrics. Relative paths of
+    sources start at `root`. The result does not depend on `num_workers`."""
     kinds = {source.kind for source in params.sources.values()}
     packages = ("pyarrow", "datasets") if "huggingface" in kinds else ("pyarrow",)
     stated = asdict(params)
     del stated["own_text"]  # a path of this machine changes nothing in the text
     with runs.new_folder(raw, kind="raw", inputs={}, params=stated, packages=packages) as output:
-        with _bad_record_policy(output.path, params.bad_records) as handle_bad:
-            for entry in _entries(params, cache):
+        with open(output.path / QUARANTINE, "w", encoding="utf-8", newline="\n") as quarantine:
+            for entry in _entries(params, cache, root, num_workers):
                 output.counts[entry.name] = entry.counts
                 if entry.license not in params.allowed_licenses:
                     entry.counts["left_out"] = True
@@ -72,103 +102,118 @@ def ingest(raw: Path, params: Params, *, cache: Path) -> dict[str, Any]:
                         entry.name, entry.license,
                     )  # fmt: skip
                     continue
-                _write(entry, output.path, handle_bad)
+                _write(entry, output.path, quarantine)
         if not any(counts["documents"] for counts in output.counts.values()):
             raise DataError(
                 f"no text at all: no source is left and {params.own_text} holds no document",
-                expected=f"a source, or files ending in {', '.join(own_text.ENDINGS)}",
+                expected=f"a source, or files ending in {', '.join(ENDINGS)}",
                 todo=f"put files into {params.own_text}, add a source, or allow its licence",
             )
+        if not (output.path / QUARANTINE).stat().st_size:
+            (output.path / QUARANTINE).unlink()
         return _metrics(output.counts)
 
 
-def _entries(params: Params, cache: Path) -> Iterator[Entry]:
+def _entries(params: Params, cache: Path, root: Path, num_workers: int | None) -> Iterator[Entry]:
     """The sources in their order, your own text first: of equal texts `clean` keeps the first."""
 
-    def counts(license: str, uses: list[Any], reader: str) -> dict[str, Any]:
-        zero = dict.fromkeys(
-            ("documents", "chars", "bad_records", "with_replacement", "looks_misread"), 0
-        )
-        return zero | {"license": license, "uses": uses, "reader": reader, "left_out": False}
+    def counts(license: str, uses: list[Any], reader: str, text_kind: TextKind) -> dict[str, Any]:
+        stated = {"license": license, "uses": uses, "reader": reader, "text_kind": text_kind}
+        return dict.fromkeys(NUMBERS, 0) | stated | {"left_out": False}
 
     folder = Path(params.own_text)
-    files, others = own_text.list_files(folder)
-    if ignored := [path.name for path in others]:
-        shown = ", ".join(ignored[:10]) + (f" and {len(ignored) - 10} more" if ignored[10:] else "")
-        log.warning("%s: not read, as only %s are: %s", folder, " ".join(own_text.ENDINGS), shown)
-    if files:
-        records = own_text.read_folder(folder, params.own_encoding)
-        license = params.own_license
-        yield Entry(OWN, license, records, counts(license, ["pretraining"], "own_text"))
+    if own_text.list_files(folder):
+        encoding, limits = params.own_encoding, params.limits
+        found = sources.read_own_text(folder, encoding, limits, num_workers)
+        stated = counts(params.own_license, ["pretraining"], "own_text", "curated")
+        yield Entry(OWN, params.own_license, params.own_on_error, found, stated)
     for name, source in params.sources.items():
-        reader = sources.reader_name(source)
-        records = sources.read(source, cache)
-        yield Entry(name, source.license, records, counts(source.license, source.uses, reader))
+        reader = source_kinds.reader_name(source)
+        found = sources.read(
+            source, cache=cache, root=root, limits=params.limits, num_workers=num_workers
+        )
+        stated = counts(source.license, source.uses, reader, source.text_kind)
+        yield Entry(name, source.license, source.on_error, found, stated)
 
 
-def _write(entry: Entry, raw: Path, handle_bad: Callable[[str, BadRecord], None]) -> None:
-    counts = entry.counts
+def _write(entry: Entry, raw: Path, quarantine: IO[str]) -> None:
+    counts, not_read = entry.counts, []
     with PartWriter(raw / entry.name) as writer:
-        for record in tqdm(entry.records, desc=entry.name, unit=" documents", disable=None):
-            if isinstance(record, BadRecord):
-                handle_bad(entry.name, record)
-                counts["bad_records"] += 1
+        for found in tqdm(entry.found, desc=entry.name, unit=" documents", disable=None):
+            if isinstance(found, NotRead):
+                counts["not_read"] += 1
+                not_read += [found.origin] if counts["not_read"] <= SHOWN else []
+                _set_aside(entry, found, "not_read", quarantine)
                 continue
-            writer.add(document(record, source=entry.name, license=entry.license))
+            if isinstance(found, BadRecord):
+                if entry.on_error == "stop":
+                    raise _refusal(entry.name, found)
+                counts["bad_records"] += 1
+                _set_aside(entry, found, "bad_records", quarantine)
+                continue
+            writer.add(document(found, source=entry.name, license=entry.license))
             counts["documents"] += 1
-            counts["chars"] += len(record.text)
-            for alarm, found in (
-                ("with_replacement", text.REPLACEMENT in record.text),
-                ("looks_misread", text.looks_misread(record.text)),
+            counts["chars"] += len(found.text)
+            for alarm, raised in (
+                ("with_replacement", text.REPLACEMENT in found.text),
+                ("looks_misread", text.looks_misread(found.text)),
             ):
-                if found and not counts[alarm]:
-                    log.warning("source=%s %s: first in %s", entry.name, alarm, record.origin)
-                counts[alarm] += found
+                if raised and not counts[alarm]:
+                    log.warning("source=%s %s: first in %s", entry.name, alarm, found.origin)
+                counts[alarm] += raised
+    if not_read:
+        more = counts["not_read"] - len(not_read)
+        shown = ", ".join(not_read) + (f" and {more} more" if more else "")
+        log.warning("source=%s not read (raw/%s says why): %s", entry.name, QUARANTINE, shown)
     log.info(
         "source=%s documents=%d chars=%d bad_records=%d",
         entry.name, counts["documents"], counts["chars"], counts["bad_records"],
     )  # fmt: skip
 
 
-@contextlib.contextmanager
-def _bad_record_policy(raw: Path, policy: str) -> Iterator[Callable[[str, BadRecord], None]]:
-    """What to do with a place that cannot be read: stop there, or set it aside in a file."""
-    if policy == "error":
-        yield _refuse
-        return
-    with open(raw / QUARANTINE, "w", encoding="utf-8", newline="\n") as file:
-
-        def set_aside(name: str, bad: BadRecord) -> None:
-            file.write(json.dumps({"source": name, **asdict(bad)}, ensure_ascii=False) + "\n")
-
-        yield set_aside
+def _set_aside(
+    entry: Entry, found: BadRecord | NotRead, counted_as: str, quarantine: IO[str]
+) -> None:
+    line = {"source": entry.name, "counted_as": counted_as, **asdict(found)}
+    quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _refuse(name: str, bad: BadRecord) -> None:
-    raise DataError(
+def _refusal(name: str, bad: BadRecord) -> DataError:
+    key = "ingest.own_on_error" if name == OWN else f"ingest.sources.{name}.on_error"
+    return DataError(
         f"{name}: {bad.origin}: {bad.reason}",
         expected="text that can be read without loss",
-        todo="mend it, or set ingest.bad_records to quarantine to go on without such places",
+        todo=f"mend it, or set {key} to quarantine to go on without such places",
     )
 
 
 def _metrics(counts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    numbers = ("documents", "chars", "bad_records", "with_replacement", "looks_misread")
     return {
         "documents": sum(c["documents"] for c in counts.values()),
         "chars": sum(c["chars"] for c in counts.values()),
         "left_out_sources": sum(c["left_out"] for c in counts.values()),
-        "sources": {name: {n: c[n] for n in numbers} for name, c in counts.items()},
+        "sources": {name: {n: c[n] for n in NUMBERS} for name, c in counts.items()},
     }
+
+
+def _refuse_missing_in_copy(params: Params, *, copy: Path, root: Path) -> None:
+    """A `dvc exp` run works on a copy, which may lack files that this project's folder has."""
+    own_text.refuse_missing_in_copy(params.own_text, copy=copy, root=root)
+    for source in params.sources.values():
+        if copy != root and isinstance(source, FilesSource | MediaWikiSource):
+            there = [Path(place.path) for place in files.find(source.inside(), root)]
+            own_text.refuse_missing(there, copy=copy, root=root)
 
 
 def main() -> None:
     params = load_params(PARAMS_FILE, "ingest", Params)
-    root = runs.project_root(Path.cwd())
-    own_text.refuse_missing_in_copy(params.own_text, copy=Path.cwd(), root=root)
+    runtime = load_params(PARAMS_FILE, "runtime", Runtime)
+    here, root = Path.cwd(), runs.project_root(Path.cwd())
+    _refuse_missing_in_copy(params, copy=here, root=root)
     raw = Path("data/raw")
     with track.stage("ingest", params=asdict(params), inputs={}, outputs={"raw": raw}) as run:
-        metrics = ingest(raw, params, cache=root / "data/.cache/packages")
+        cache, num_workers = root / "data/.cache", runtime.corpus_workers
+        metrics = ingest(raw, params, cache=cache, root=here, num_workers=num_workers)
         run.finish(metrics, Path("metrics/ingest.json"))
 
 

@@ -27,6 +27,13 @@ STAGES = (
     "evaluate_chat",
 )
 CARD_CHARS = 160  # of a sample
+LINKS = {
+    "corpus/report.html": "the corpus: what came in, what went and why",
+    "evaluate/base/report.md": "evaluation of models/base",
+    "evaluate/chat/report.md": "evaluation of models/chat",
+    "train/curve.png": "curve of pretraining",
+    "finetune/curve.png": "curve of instruction tuning",
+}
 CURVES = {name: Path("reports") / name / "curve.jsonl" for name in ("train", "finetune")}
 
 
@@ -54,7 +61,7 @@ def report(metrics_folder: Path, reports: Path, out: Path, params: Params) -> di
     }
     with runs.new_folder(out, kind="index", inputs=inputs, params=asdict(params)) as output:
         runs.write_text(output.path / "card.txt", card)
-        runs.write_text(output.path / "index.html", _page(metrics, card))
+        runs.write_text(output.path / "index.html", _page(metrics, card, reports))
     return {
         "val_bits_per_byte": metrics["evaluate_base"]["val"]["bits_per_byte"],
         "chat_val_bits_per_byte": metrics["evaluate_chat"]["val"]["bits_per_byte"],
@@ -119,15 +126,11 @@ def _samples(folder: Path, count: int) -> list[str]:
     return texts[:count]
 
 
-def _page(metrics: dict[str, dict[str, Any]], card: str) -> str:
+def _page(metrics: dict[str, dict[str, Any]], card: str, reports: Path) -> str:
     links = "".join(
         f'<li><a href="../{path}">{label}</a></li>'
-        for path, label in (
-            ("evaluate/base/report.md", "evaluation of models/base"),
-            ("evaluate/chat/report.md", "evaluation of models/chat"),
-            ("train/curve.png", "curve of pretraining"),
-            ("finetune/curve.png", "curve of instruction tuning"),
-        )
+        for path, label in LINKS.items()
+        if (reports / path).is_file()
     )
     tables = "".join(
         f"<h2>{name}</h2><pre>{html.escape(json.dumps(values, ensure_ascii=False, indent=2))}</pre>"

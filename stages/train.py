@@ -1,12 +1,12 @@
 """Pretrain the model on the token shards.
 
-Reads data/tokens and models/tokenizer. Writes models/base, a plain Llama folder, and reports/train,
-the curve. Keeps its state in models/.resume/train: killed at any moment, the next run continues
+Reads data/tokens and models/tokenizer. Writes models/base, a plain Llama folder with a card of what
+it learned from, and reports/train, the curve. Keeps its state in models/.resume/train: killed at any moment, the next run continues
 and ends with the same bits on a CPU. Costs minutes on two cores for the default budget of tokens;
 memory for four copies of the weights in fp32 and one micro-batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,14 +15,18 @@ import torch
 
 from sifirdan import runs, track
 from sifirdan.config import PARAMS_FILE, load_params
+from sifirdan.corpus.card import read_card
 from sifirdan.corpus.loader import Stream
+from sifirdan.corpus.model_card import write_model_card
 from sifirdan.corpus.shards import Shards
-from sifirdan.device import Precision, Runtime, prepare
+from sifirdan.device import prepare
 from sifirdan.errors import DataError, require, run_command
 from sifirdan.evals.bits_per_byte import score_documents, total
 from sifirdan.model.checkpoint import describe
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
+from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
+from sifirdan.training.loop import Point
 from sifirdan.training.optim import OptimParams, Schedule
 from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
@@ -70,6 +74,7 @@ def train(
 ) -> dict[str, Any]:
     """Train from random weights, or from the newest saved state; returns the metrics."""
     device = prepare(runtime)
+    read_card(tokens)  # before hours of training: the model's card is made from it
     inputs = {
         "tokens": runs.open_folder(tokens, "tokens", made_by="tokenize_corpus"),
         "tokenizer": runs.open_folder(tokenizer_folder, "tokenizer", made_by="train_tokenizer"),
@@ -106,19 +111,40 @@ def train(
         validate=validator(model, val, params.val_tokens, tokenizer.eos_id),
         curves={"loss": "training loss (nats)", "val_bits_per_byte": "val bits per byte"},
     )
-    points = train_to_folder(
-        model, tokenizer, recipe, places,
-        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
-    )  # fmt: skip
     seen = params.num_steps * params.batch_tokens
-    return {
+    made: dict[str, Any] = {
         "steps": params.num_steps,
         "tokens": seen,
         "epochs": seen / shards.num_tokens,
         "parameters": model.num_parameters(),
         "model": describe(config),
-        "loss": points[-1]["loss"],
-        "val_bits_per_byte": points[-1]["val_bits_per_byte"],
+    }
+
+    def describe_model(folder: Path, points: list[Point]) -> None:
+        facts = card_facts(made | _last(points))
+        write_model_card(folder, tokens, title="Base model", facts=facts)
+
+    points = train_to_folder(
+        model, tokenizer, recipe, places,
+        inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
+        describe=describe_model,
+    )  # fmt: skip
+    return made | _last(points)
+
+
+def _last(points: list[Point]) -> dict[str, Any]:
+    return {name: points[-1][name] for name in ("loss", "val_bits_per_byte")}
+
+
+def card_facts(metrics: Mapping[str, Any]) -> dict[str, object]:
+    """What the model's card says in numbers."""
+    return {
+        "parameters": metrics["parameters"],
+        "vocabulary": metrics["model"]["vocab_size"],
+        "context, in tokens": metrics["model"]["context_length"],
+        "trained on, in tokens": metrics["tokens"],
+        "epochs": f"{metrics['epochs']:.2f}",
+        "bits per byte of validation text": f"{metrics['val_bits_per_byte']:.3f}",
     }
 
 

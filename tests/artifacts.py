@@ -62,6 +62,8 @@ def build_all(folder: Path) -> dict[str, dict[str, Any]]:
             "reader": reader,
             "license": license,
             "uses": uses.split(),
+            "text_kind": "curated",
+            "on_error": "stop",
         }
         for name, package, members, reader, license, uses in plan
     }

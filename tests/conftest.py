@@ -1,16 +1,37 @@
-"""Shared small things: the project's own Turkish text, a tokenizer trained on it, a tiny model."""
+"""Shared small things: the project's own Turkish text, a tokenizer trained on it, a tiny model; and
+the law of the ledger, checked after every use of the stage `clean`."""
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from sifirdan import tokenizer as tokenizer_module
+from sifirdan.corpus.conservation import corpus_problems
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
 from sifirdan.tokenizer import Tokenizer
+from stages import clean
 
 DATA = Path(__file__).parent / "data"
+
+
+def lawful(stage: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """The stage `clean`, and then: documents in = documents out + rejects + duplicates."""
+
+    @functools.wraps(stage)
+    def clean_and_check(raw: Path, corpus: Path, *others: Any, **named: Any) -> dict[str, Any]:
+        metrics = stage(raw, corpus, *others, **named)
+        assert corpus_problems(corpus, raw) == []
+        return metrics
+
+    return clean_and_check
+
+
+clean.clean = lawful(clean.clean)  # before a test module imports it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """The command line as a person uses it, on a tiny model folder."""
 
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import tiny_corpus
 from conftest import tiny_model
 
 from sifirdan import runs
@@ -83,9 +85,72 @@ def test_verify_names_the_damaged_file(folder: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_corpus.make_data(tmp_path_factory.mktemp("proje ığ"))
+
+
+def test_verify_proves_the_law_of_a_corpus(data: Path, tmp_path: Path) -> None:
+    done = sifirdan(data, "verify", "data/corpus", "data/raw")
+    assert done.returncode == 0
+    assert "haber: 5 in = 3 out + 1 rejected + 1 duplicates" in done.stdout
+    raw = tiny_corpus.make_raw(tmp_path / "raw")
+    broken = [*tiny_corpus.STORY[1:], tiny_corpus.STORY[0]]  # another order, so other ids
+    tiny_corpus.make_corpus(tmp_path / "corpus", raw, broken)
+    done = sifirdan(tmp_path, "verify", "corpus")
+    assert done.returncode == 1 and "with other ids" in done.stdout
+
+
+def test_the_ledger_answers_for_people_and_for_machines(data: Path) -> None:
+    row = tiny_corpus.ledger_rows()[13]
+    shard = "data/tokens/train/part-00000.arrow:1"
+    for question, shown in (
+        ([], "out of own: "),
+        (["--why", row.id], "is out: duplicate"),
+        (["--why", "own.txt#13"], "is out: duplicate"),
+        (["--why", row.id[:8], "own.txt#12"], "it has too few characters"),
+        (["--row", shard], "own.txt#1"),
+        (["--withdraw", "haber"], "3 hold its text"),
+    ):
+        done = sifirdan(data, "ledger", *question)
+        assert done.returncode == 0 and shown in done.stdout, done.stderr
+    for question, key in (
+        ([], "sources"),
+        (["--row", shard], "license"),
+        (["--withdraw", "haber"], "touched"),
+    ):
+        machine = sifirdan(data, "ledger", *question, "--json")
+        assert json.loads(machine.stdout)[key], machine.stderr
+    machine = sifirdan(data, "ledger", "--why", row.id, "own.txt#0", "--json")
+    out, stayed = json.loads(machine.stdout)
+    assert out["kept"]["id"] == stayed["id"] == tiny_corpus.ledger_rows()[0].id
+
+
+@pytest.mark.parametrize(
+    ("question", "hint"),
+    [
+        (["--why", "f" * 32], "no document of this corpus"),
+        (["--why", "own.txt"], "give the whole id"),
+        (["--row", "data/tokens/train/part-00000.arrow:1000000"], "a row from 0 to"),
+        (["--row", "data/tokens/train/part-9.arrow:0"], "did you mean"),
+        (["--withdraw", "haberr"], "did you mean haber"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_explained(
+    data: Path, question: list[str], hint: str
+) -> None:
+    done = sifirdan(data, "ledger", *question)
+    assert done.returncode == 1 and hint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_ledger_without_a_corpus_says_what_to_run(folder: Path) -> None:
+    done = sifirdan(folder, "ledger")
+    assert done.returncode == 1 and "dvc repro clean" in done.stderr
+
+
 def test_help_lists_every_command(folder: Path) -> None:
     shown = sifirdan(folder, "--help").stdout
-    for command in ("chat", "generate", "verify", "doctor", "ui", "replay"):
+    for command in ("chat", "generate", "verify", "ledger", "doctor", "ui", "replay"):
         assert command in shown
 
 

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 from sifirdan import device as device_module
-from sifirdan.device import Runtime, pick_device, pick_dtype, prepare, should_compile
+from sifirdan.device import pick_device, pick_dtype, prepare, should_compile
 from sifirdan.doctor import examine
 from sifirdan.errors import ConfigError
+from sifirdan.runtime import Runtime
 from sifirdan.training import session
 from sifirdan.training.session import make_plan, save_curve
 
 GOOD = {
     "device": "cpu", "threads": 1, "loader_workers": 0, "micro_batch": None, "compile": "off",
-    "checkpoint_every_steps": 1,
+    "checkpoint_every_steps": 1, "corpus_workers": 1,
 }  # fmt: skip
 
 
@@ -26,6 +27,7 @@ GOOD = {
         {"loader_workers": -1},
         {"micro_batch": 0},
         {"checkpoint_every_steps": 0},
+        {"corpus_workers": 0},
     ],
 )
 def test_impossible_runtime_is_refused(change: dict) -> None:

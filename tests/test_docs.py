@@ -23,6 +23,7 @@ PAGES = (
     "data/README.md",
     "models/README.md",
     "docs/ARCHITECTURE.md",
+    "docs/DATA.md",
 )
 READMES = PAGES[:2]
 
@@ -221,11 +222,11 @@ def test_the_changelog_names_every_command() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_preset_and_key_that_is_named_exists(page: str) -> None:
-    for preset in re.findall(r"PRESET=(\w+)", code_of(page)):
+    for preset in re.findall(r"PRESET=([\w-]+)", code_of(page)):
         assert preset == "name" or (ROOT / f"presets/{preset}.yaml").is_file(), preset
     params = read_yaml(ROOT / "params.yaml")
     for section, key in re.findall(rf"\b({'|'.join(params)})\.([a-z_]+)\b", code_of(page)):
-        assert key in params[section] or key in ("py", "json", "md"), f"{section}.{key}"
+        assert key in params[section] or key in ("py", "json", "md", "html"), f"{section}.{key}"
 
 
 def test_the_versions_in_plain_commands_are_those_of_the_constraints() -> None:

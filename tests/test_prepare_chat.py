@@ -94,13 +94,16 @@ def make_raw(raw: Path, *, with_chat: bool) -> None:
                 "license": license,
                 "uses": uses[name],
                 "reader": name,
+                "text_kind": "curated",
+                "left_out": False,
             }
 
 
 def make_inputs(folder: Path, *, with_chat: bool) -> tuple[Path, Path, Path]:
     raw, corpus, tokenizer = folder / "raw", folder / "corpus", folder / "tokenizer"
     make_raw(raw, with_chat=with_chat)
-    clean.clean(raw, corpus, load_params(Path("params.yaml"), "clean", clean.Params))
+    settings = load_params(Path("params.yaml"), "clean", clean.Params)
+    clean.clean(raw, corpus, folder / "report", settings, 1)
     params = load_params(Path("params.yaml"), "train_tokenizer", train_tokenizer.Params)
     train_tokenizer.train_tokenizer(corpus, tokenizer, replace(params, vocab_size=1000))
     return raw, corpus, tokenizer

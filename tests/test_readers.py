@@ -5,7 +5,7 @@ from pathlib import Path
 import artifacts
 import pytest
 
-from sifirdan import text
+from sifirdan.cleaning import by_reader
 from sifirdan.corpus.readers import READERS
 from sifirdan.corpus.records import Record
 from sifirdan.errors import DataError
@@ -63,7 +63,7 @@ def test_kenet_entries(tmp_path: Path) -> None:
     assert by_end(records, "TUR10-9000005").text.startswith("damlaya damlaya göl olur (söz): ")
     assert by_end(records, "TUR10-9000006").text == "ey (ünlem): Seslenmek için söylenen söz"
     empty = by_end(records, "TUR10-9000002").text
-    assert text.no_definition(empty) and text.placeholder(records[-6].text)
+    assert by_reader.no_definition(empty) and by_reader.placeholder(records[-6].text)
 
 
 def test_kenet_meta_is_raw_and_linked(tmp_path: Path) -> None:

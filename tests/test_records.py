@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from sifirdan.corpus import records
-from sifirdan.corpus.dedup import SeenKeys
 from sifirdan.corpus.records import Document, PartWriter, Record, document
 from sifirdan.errors import DataError
 
@@ -71,11 +70,6 @@ def test_I_08_a_cut_file_is_named_with_its_size(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(DataError, match=rf"part-00000.parquet.*{path.stat().st_size} bytes"):
         list(records.read_parquet(path))
-
-
-def test_seen_keys() -> None:
-    seen = SeenKeys()
-    assert [seen.add(key) for key in ("a", "b", "a", "A")] == [True, True, False, True]
 
 
 def test_I_09_large_documents_are_written_and_read_in_bounded_memory(tmp_path: Path) -> None:

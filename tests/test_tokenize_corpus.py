@@ -1,18 +1,21 @@
 """The two tokenizer stages on our own text, as functions on folders."""
 
-import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import corpora
 import pytest
 
 from sifirdan import runs
-from sifirdan.corpus.records import read_folder
+from sifirdan.corpus.card import CARD_FILE
+from sifirdan.corpus.records import Document, PartWriter, read_folder
 from sifirdan.corpus.shards import SPLITS, Shards
 from sifirdan.errors import ConfigError, DataError
 from sifirdan.tokenizer import Tokenizer
-from stages import clean as clean_stage
-from stages import ingest as ingest_stage
 from stages import tokenize_corpus as tokens_stage
 from stages import train_tokenizer as tokenizer_stage
 
@@ -20,18 +23,8 @@ from stages import train_tokenizer as tokenizer_stage
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
-    lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
-    (folder / "own").mkdir()
-    (folder / "own" / "paragraphs.jsonl").write_text(lines, encoding="utf-8")
-    ingest_params = ingest_stage.Params(
-        own_text=str(folder / "own"), own_license="own", own_encoding="utf-8", bad_records="error",
-        allowed_licenses=["own"], sources={},
-    )  # fmt: skip
-    ingest_stage.ingest(folder / "raw", ingest_params, cache=folder / "cache")
-    clean_params = clean_stage.Params(
-        min_chars=20, max_replacement_share=0.0, val_share=0.03, reject_sample=5
-    )
-    clean_stage.clean(folder / "raw", folder / "corpus", clean_params)
+    corpora.write_jsonl(folder / "own/paragraphs.jsonl", texts)
+    corpora.clean(corpora.ingest(folder), folder / "corpus")
     return folder / "corpus"
 
 
@@ -110,6 +103,63 @@ def test_impossible_params_and_a_missing_input_are_refused(corpus: Path, tmp_pat
     with pytest.raises(DataError, match="at most"):
         make_tokenizer(corpus, tmp_path / "huge", 100_000)
     assert not (tmp_path / "huge").exists()
+
+
+def rebuilt(
+    corpus: Path,
+    out: Path,
+    change: Callable[[list[Document]], list[Document]] = list,
+    params: dict[str, Any] | None = None,
+) -> Path:
+    """A copy of a corpus with other training documents or params; every hash in it is right."""
+    made = runs.read_manifest(corpus)
+    with runs.new_folder(out, kind="corpus", inputs={}, params=params or made.params) as output:
+        for name in made.files:
+            if not name.startswith("train/"):
+                (output.path / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(corpus / name, output.path / name)
+        with PartWriter(output.path / "train") as writer:
+            for document in change(list(read_folder(corpus / "train"))):
+                writer.add(document)
+    return out
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_training_text_that_shares_words_with_held_out_text_is_refused(
+    corpus: Path, tmp_path: Path, split: str
+) -> None:
+    tokenizer = make_tokenizer(corpus, tmp_path / "tokenizer", 600)
+    words = max((d.text.split() for d in read_folder(corpus / split)), key=len)[:13]
+    assert len(words) == 13
+
+    def smuggle(documents: list[Document]) -> list[Document]:
+        return [replace(documents[0], text=f"Önce başka. {' '.join(words)} Sonra."), *documents[1:]]
+
+    spoilt, first = rebuilt(corpus, tmp_path / "c", smuggle), next(read_folder(corpus / "train"))
+    with pytest.raises(DataError, match=f"1 of .* '{split}'.* {first.id}"):
+        tokenize(spoilt, tokenizer, tmp_path / "tokens")
+    assert not (tmp_path / "tokens").exists()
+    tokenize(rebuilt(corpus, tmp_path / "c"), tokenizer, tmp_path / "tokens")
+
+
+@pytest.mark.parametrize("section", [None, {"words": 13}, {"words": "13"}, 13])
+def test_a_corpus_that_states_no_measure_of_overlap_is_refused(
+    corpus: Path, tmp_path: Path, section: Any
+) -> None:
+    params = runs.read_manifest(corpus).params | {"contamination": section}
+    if section is None:
+        del params["contamination"]
+    old = rebuilt(corpus, tmp_path / "old", params=params)
+    tokenizer = make_tokenizer(corpus, tmp_path / "tokenizer", 600)
+    with pytest.raises(DataError, match=r"does not say how(.|\n)*dvc repro -f -s clean"):
+        tokenize(old, tokenizer, tmp_path / "tokens")
+
+
+def test_the_data_card_is_carried_on_unchanged(corpus: Path, tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(corpus, tmp_path / "tokenizer", 600)
+    tokens = tokenize(corpus, tokenizer, tmp_path / "tokens")
+    assert (tokens / CARD_FILE).read_bytes() == (corpus / CARD_FILE).read_bytes()
+    assert CARD_FILE in runs.read_manifest(tokens).files
 
 
 def test_documents_keep_their_order_and_identity(corpus: Path) -> None:

@@ -26,7 +26,7 @@ DATA = ROOT / "tests" / "data"
 MADE_BY_RUNS = ("dvc.lock", "metrics/")  # tracked, but of the developer's own runs
 STAGES = {  # in the order they run, with the folders they make
     "ingest": ("data/raw",),
-    "clean": ("data/corpus",),
+    "clean": ("data/corpus", "reports/corpus"),
     "train_tokenizer": ("models/tokenizer",),
     "tokenize_corpus": ("data/tokens",),
     "train": ("models/base", "reports/train"),
@@ -87,7 +87,7 @@ def hashes(project: Path) -> dict[str, str]:
 
 def leftovers(project: Path) -> list[str]:
     """Half-written or replaced things that a stage should have removed."""
-    found = [*project.rglob("*.partial"), *project.rglob(".*.old")]
+    found = [p for kind in (".partial", ".old", ".scratch") for p in project.rglob(f".*{kind}")]
     return [path.relative_to(project).as_posix() for path in found if ".git" not in path.parts]
 
 
@@ -113,16 +113,15 @@ def make_project(folder: Path, *, sources: bool = True) -> Path:
 
 
 def fill_own_text(folder: Path) -> None:
-    """Copies of tests/data; of the long texts each paragraph also as a document of its own, so that
-    there are enough for all splits."""
-    for path in DATA.iterdir():
-        shutil.copy(path, folder / path.name)
-    paragraphs = [
-        json.dumps({"text": part}, ensure_ascii=False) + "\n"
-        for path in sorted(DATA.glob("*.txt"))
-        for part in path.read_text(encoding="utf-8").split("\n\n")
-        if part.strip()
-    ]
+    """The files of tests/data; each paragraph of the long texts, but for one of them, is a document of
+    its own, so that there are enough for all splits."""
+    paragraphs = []
+    for path in filter(Path.is_file, sorted(DATA.iterdir())):
+        if path.suffix != ".txt" or path.name == "doga.txt":
+            shutil.copy(path, folder / path.name)
+        else:
+            parts = path.read_text(encoding="utf-8").split("\n\n")
+            paragraphs += [json.dumps({"text": part}, ensure_ascii=False) + "\n" for part in parts]
     (folder / "paragraflar.jsonl").write_text("".join(paragraphs), encoding="utf-8")
 
 

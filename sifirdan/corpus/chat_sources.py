@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan.chat import Message, check_messages
+from sifirdan.cleaning.by_reader import repair, repair_sentence
 from sifirdan.corpus.dictionary_pairs import Candidate, capitalise, is_blocked
 from sifirdan.corpus.instructions import Example, draw
 from sifirdan.corpus.question_templates import PROVINCE_TEMPLATES, genitive, locative
 from sifirdan.corpus.records import Document
 from sifirdan.errors import DataError
-from sifirdan.text import lower_tr, repair, repair_sentence, replace_surrogates
+from sifirdan.text import lower_tr, replace_surrogates
 
 # Short talk with one of these does not come from us: it claims to be a robot, to eat electricity or
 # to love a programming language, is a line of a broken translation, or sells somebody's product.

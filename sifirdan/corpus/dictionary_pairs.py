@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from sifirdan.cleaning.by_reader import close_up_punctuation, repair_sentence
 from sifirdan.corpus.records import Document
-from sifirdan.text import close_up_punctuation, lower_tr, repair_sentence, upper_tr
+from sifirdan.text import lower_tr, upper_tr
 
 MAX_SENTENCE_WORDS = 20  # a longer example is mostly a literary quotation
 MAX_SYNONYMS = 3

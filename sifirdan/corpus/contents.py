@@ -1,0 +1,113 @@
+"""What is in a corpus: documents, characters, tokens, licence and share of every source.
+
+Read from finished folders; no stage imports this file. For one document see provenance.py.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sifirdan import runs
+from sifirdan.corpus.card import license_shares
+from sifirdan.corpus.ledger_file import SPLITS, read_summary
+from sifirdan.corpus.shard_rows import token_counts
+from sifirdan.errors import DataError
+
+
+def contents(corpus: Path, tokens: Path) -> dict[str, Any]:
+    """Per source and per licence: documents, characters, tokens and share of the training text.
+    Tokens are counted where the folder `tokens` was made from this corpus, else they are null and
+    "tokens_note" says why."""
+    manifest = runs.read_manifest(corpus, made_by="clean")
+    summary = read_summary(corpus)
+    counted, note = _tokens_of(corpus, manifest, tokens)
+    unit = "chars" if counted is None else "tokens"
+    train = {
+        name: account["chars_out"]["train"] if counted is None else counted["train"][name]
+        for name, account in summary.items()
+    }
+    total = sum(train.values())
+    sources = {
+        name: {
+            **account,
+            "tokens": None if counted is None else {s: counted[s][name] for s in SPLITS},
+            "train_share": train[name] / total if total else 0.0,
+        }
+        for name, account in summary.items()
+    }
+    return {
+        "corpus": manifest.sha256,
+        "sources": sources,
+        "licenses": license_shares(summary),
+        "share_of": f"training {unit}",
+        "tokens_note": note,
+    }
+
+
+def contents_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """`contents` as a table for a terminal."""
+    head = ["source", "licence", "in", *SPLITS, "rejected", "duplicates"]
+    head += ["chars", "tokens", "share"]
+    rows, sums = [], Counter[int]()
+    for name, account in found["sources"].items():
+        numbers = [
+            account["in"],
+            *(account["out"][split] for split in SPLITS),
+            sum(account["rejected"].values()),
+            sum(account["duplicates"].values()),
+            sum(account["chars_out"].values()),
+            sum(account["tokens"].values()) if account["tokens"] else 0,
+        ]
+        sums.update(dict(enumerate(numbers)))
+        share = f"{account['train_share']:.1%}"
+        rows.append([name, account["license"], *_grouped(numbers), share])
+    rows.append(["all", "", *_grouped([sums[n] for n in range(9)]), ""])
+    if found["tokens_note"]:
+        for row in rows:
+            row[-2] = "-"
+    yield from _aligned([head, *rows], text_columns=2)
+    yield ""
+    yield f"share: of {found['share_of']}; in = train + val + test + ood + rejected + duplicates"
+    if found["tokens_note"]:
+        yield f"tokens: {found['tokens_note']}"
+    yield ""
+    for name, entry in found["licenses"].items():
+        sources = ", ".join(entry["sources"])
+        yield f"{entry['train_share']:6.1%} of training characters under {name} ({sources})"
+    reasons = {
+        name: Counter(account["rejected"]) + Counter(account["duplicates"])
+        for name, account in found["sources"].items()
+    }
+    if any(reasons.values()):
+        yield ""
+    for name, counts in reasons.items():
+        if counts:
+            yield f"out of {name}: " + ", ".join(f"{r} {n:,}" for r, n in counts.most_common())
+
+
+def _tokens_of(
+    corpus: Path, manifest: runs.Manifest, tokens: Path
+) -> tuple[dict[str, Counter[str]] | None, str | None]:
+    try:
+        made_from = runs.read_manifest(tokens, made_by="tokenize_corpus").inputs.get("corpus")
+    except DataError:
+        return None, f"{tokens} is not there; dvc repro tokenize_corpus makes it"
+    if made_from != manifest.sha256:
+        return None, f"{tokens} was made from another corpus; dvc repro tokenize_corpus"
+    return token_counts(tokens), None
+
+
+def _grouped(numbers: list[int]) -> list[str]:
+    return [f"{number:,}" for number in numbers]
+
+
+def _aligned(rows: list[list[str]], *, text_columns: int) -> Iterator[str]:
+    """Rows in columns: the first `text_columns` to the left, numbers to the right."""
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if n < text_columns else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

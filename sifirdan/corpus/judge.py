@@ -1,0 +1,277 @@
+"""The first pass of cleaning, a function over batches: every document of a batch is repaired and
+judged by itself, and what it will be compared by is worked out.
+
+A batch is a row group of data/raw, so batches depend on the text alone and not on the number of
+workers. What grows with the text goes to scratch files; counts and samples are returned. What
+documents have to do with each other is the business of the stage `clean`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sifirdan.cleaning.by_reader import RepairParams, TextKind, reject_reason, repair
+from sifirdan.cleaning.flags import FlagParams, flag_reason, flags_of
+from sifirdan.cleaning.language import LanguageParams, assess
+from sifirdan.cleaning.personal import PersonalParams, mask_personal
+from sifirdan.cleaning.quality import Check, QualityParams, quality_checks, quality_reason
+from sifirdan.corpus.dedup import (
+    RepeatedLineParams,
+    definitions_of,
+    key_hashes,
+    line_hashes,
+    priority,
+    sentences_of,
+)
+from sifirdan.corpus.examples import SAMPLE_CHARS, Example, Samples
+from sifirdan.corpus.near_duplicates import DuplicateParams, Fingerprints, fingerprints
+from sifirdan.corpus.records import Document, read_row_group, write_parquet
+from sifirdan.corpus.shingles import Ragged
+
+NOT_FOR_PRETRAINING = "not_for_pretraining"
+
+# Kept documents that a rule nearly turned away are shown beside those that it did: "nearly" is a
+# fifth from the limit, looked for in one kept document of this many.
+_NEAR = 0.2
+_ONE_IN = 8
+_MASK_ALL = PersonalParams(tckn="mask", iban="mask", card="mask", phone="mask", email="mask")
+
+
+@dataclass(frozen=True)
+class JudgeParams:
+    """The settings of the rules that look at one document alone."""
+
+    min_chars: int
+    max_replacement_share: float
+    repairs: RepairParams
+    language: LanguageParams
+    quality: QualityParams
+    personal: PersonalParams
+    flags: FlagParams
+    duplicates: DuplicateParams
+    repeated_lines: RepeatedLineParams
+    samples: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of one source. `number` counts all batches, `rank` the sources: the copy of the
+    source with the smaller rank stays."""
+
+    number: int
+    part: Path
+    row_group: int
+    source: str
+    rank: int
+    reader: str
+    text_kind: TextKind
+    for_chat_only: bool
+    scratch: Path
+    params: JudgeParams
+
+    def file(self, kind: str) -> Path:
+        """Where this batch keeps its `kept` documents, its `rows` and its `prints`."""
+        return self.scratch / f"{self.number:06d}.{kind}"
+
+
+@dataclass
+class Judged:
+    """What is known of a batch after the first pass, beside its files."""
+
+    batch: Batch
+    documents: int = 0
+    kept: int = 0
+    repairs: Counter[str] = field(default_factory=Counter)
+    languages: Counter[str] = field(default_factory=Counter)
+    personal: Counter[str] = field(default_factory=Counter)
+    samples: Samples = field(default_factory=lambda: Samples(0))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One document after its repairs, and why it is out, or None; `note` is what the rule saw."""
+
+    document: Document
+    reason: str | None
+    flags: tuple[str, ...] = ()
+    note: str = ""
+    language_probability: float = 1.0
+
+
+def judge_batch(batch: Batch) -> Judged:
+    """Judge every document of a batch; writes its three files."""
+    found = Judged(batch, samples=Samples(batch.params.samples))
+    kept: list[Document] = []
+    rows: list[tuple[str, str, str, str | None, int, list[str]]] = []
+    for raw in read_row_group(batch.part, batch.row_group):
+        verdict = judge(raw, batch, found)
+        document = verdict.document
+        found.documents += 1
+        rows.append(
+            (raw.id, raw.license, raw.origin, verdict.reason, len(raw.text), list(verdict.flags))
+        )
+        if verdict.reason is None:
+            kept.append(document)
+            if int(document.id[:4], 16) % _ONE_IN == 0:
+                for reason, note in _near_misses(verdict, batch):
+                    found.samples.offer(reason, "kept", example_of(document, note))
+        elif found.samples.wants(verdict.reason, "rejected", document.id):
+            example = example_of(document, verdict.note)
+            found.samples.offer(verdict.reason, "rejected", example)
+    found.kept = len(kept)
+    write_parquet(batch.file("kept"), kept)
+    _write_rows(batch.file("rows"), rows)
+    _write_prints(batch, kept)
+    return found
+
+
+def judge(raw: Document, batch: Batch, found: Judged) -> Verdict:
+    """One document: repairs, personal data, then the rules; the first reason counts."""
+    params = batch.params
+    if batch.for_chat_only:
+        return Verdict(raw, NOT_FOR_PRETRAINING)
+    text, counts = repair(raw.text, batch.reader, batch.text_kind, params.repairs)
+    found.repairs.update(counts)
+    text, personal, reason = mask_personal(text, params.personal)
+    found.personal.update(personal)
+    document = replace(raw, text=text)
+    flags = tuple(flags_of(text))
+    reason = (
+        reason
+        or reject_reason(
+            text,
+            batch.reader,
+            min_chars=params.min_chars,
+            max_replacement_share=params.max_replacement_share,
+        )
+        or flag_reason(list(flags), params.flags)
+    )
+    if reason or batch.text_kind != "web":
+        return Verdict(document, reason, flags)
+    probability = 1.0
+    if params.language.allowed is not None:
+        language, probability, reason = assess(text, params.language)
+        found.languages[language] += 1
+        if reason:
+            return Verdict(document, reason, flags, f"{language} {probability:.2f}")
+    if reason := quality_reason(text, params.quality):
+        (check,) = [c for c in quality_checks(text, params.quality) if c.reason == reason]
+        return Verdict(document, reason, flags, _measured(check))
+    return Verdict(document, None, flags, language_probability=probability)
+
+
+def _measured(check: Check) -> str:
+    """What a rule saw, and what it keeps."""
+    limit = f"at least {check.low}" if check.low is not None else f"at most {check.high}"
+    return f"{check.value:.3g}, kept: {limit}"
+
+
+def _near_misses(verdict: Verdict, batch: Batch) -> Iterator[tuple[str, str]]:
+    """The rules that nearly turned a kept document away, each with what it saw."""
+    text, params = verdict.document.text, batch.params
+    if len(text) < params.min_chars * (1 + _NEAR):
+        yield "too_short", f"{len(text)} characters, kept: at least {params.min_chars}"
+    if batch.text_kind != "web":
+        return
+    least = params.language.min_probability
+    if verdict.language_probability < least * (1 + _NEAR):
+        yield "uncertain_language", f"{verdict.language_probability:.2f}, kept: at least {least}"
+    for check in quality_checks(text, params.quality):
+        below = check.low is not None and check.value < check.low * (1 + _NEAR)
+        above = check.high is not None and check.value > check.high * (1 - _NEAR)
+        if (below or above) and (check.low or check.high):
+            yield check.reason, _measured(check)
+
+
+def example_of(document: Document, note: str = "") -> Example:
+    """A document as people are shown it."""
+    return Example(document.id, document.source, document.origin, masked(document.text), note)
+
+
+def masked(text: str) -> str:
+    """The beginning of a text, whatever the settings without anybody's personal data."""
+    return mask_personal(text[: 2 * SAMPLE_CHARS], _MASK_ALL)[0]
+
+
+ROWS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("license", pa.string()),
+        ("origin", pa.string()),
+        ("reason", pa.string()),
+        ("chars_in", pa.int64()),
+        ("flags", pa.list_(pa.string())),
+    ]
+)
+
+
+def read_rows(batch: Batch) -> pa.Table:
+    """The documents of a batch in their order, with `reason` null where one was kept."""
+    return pq.read_table(batch.file("rows"), schema=ROWS)
+
+
+@dataclass(frozen=True)
+class Prints:
+    """What the kept documents of a batch are compared by; an entry a document in each."""
+
+    keys: np.ndarray  # uint64, (kept, 2): hashes of the dedup keys
+    near: Fingerprints
+    priorities: np.ndarray  # uint64, (kept,)
+    sentences: Ragged  # hashes of lines, by place; 0: not looked at
+    definitions: Ragged
+
+
+def read_prints(batch: Batch) -> Prints:
+    """What `judge_batch` wrote about the kept documents."""
+    with np.load(batch.file("prints")) as arrays:
+
+        def ragged(name: str) -> Ragged:
+            return Ragged(arrays[f"{name}_values"], arrays[f"{name}_offsets"])
+
+        near = Fingerprints([], ragged("sets"), arrays["bands"])
+        return Prints(
+            arrays["keys"], near, arrays["priorities"], ragged("sentences"), ragged("definitions")
+        )
+
+
+def _write_rows(path: Path, rows: list[tuple[str, str, str, str | None, int, list[str]]]) -> None:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(ROWS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=ROWS), path)
+
+
+def _write_prints(batch: Batch, kept: list[Document]) -> None:
+    texts = [document.text for document in kept]
+    prints = fingerprints(texts, batch.params.duplicates)
+    priorities = [priority(batch.rank, len(d.text), d.id) for d in kept]
+    lines = batch.params.repeated_lines
+    ragged = {
+        "sets": prints.sets,
+        "sentences": _lines(texts, lines.max_sentence_documents, lines.min_chars, sentences_of),
+        "definitions": _lines(
+            texts, lines.max_definition_documents, lines.min_chars, definitions_of
+        ),
+    }
+    arrays: dict[str, Any] = {
+        "keys": key_hashes(prints.keys),
+        "bands": prints.bands,
+        "priorities": np.array(priorities, np.uint64),
+    }
+    for name, part in ragged.items():
+        arrays |= {f"{name}_values": part.values, f"{name}_offsets": part.offsets}
+    with open(batch.file("prints"), "wb") as file:
+        np.savez(file, **arrays)
+
+
+def _lines(
+    texts: list[str], limit: int | None, min_chars: int, split: Callable[[str], list[str]]
+) -> Ragged:
+    if limit is None:
+        return Ragged(np.zeros(0, np.uint64), np.zeros(len(texts) + 1, np.int64))
+    return line_hashes(texts, min_chars, split)

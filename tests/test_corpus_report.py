@@ -1,0 +1,218 @@
+"""The page about a corpus: its numbers add up, it opens offline, and no text can break it."""
+
+import random
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import tiny_corpus
+from tiny_corpus import STEPS, STORY, Told
+
+from sifirdan.corpus.card import Step
+from sifirdan.corpus.corpus_report import PAGE, CorpusFindings, flow, write_report
+from sifirdan.corpus.examples import SAMPLE_CHARS, Example, Samples
+from sifirdan.corpus.ledger import LedgerWriter
+from sifirdan.corpus.ledger_file import LEDGER_FILE, length_histograms, read_summary
+
+VOID = {"meta", "rect", "polygon", "br"}
+
+
+class Page(HTMLParser):
+    """A page as a browser takes it apart: its tags, their attributes, and what is not closed."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def example(told: Told, number: int, **more: str) -> Example:
+    id = tiny_corpus.documents()[number].id
+    return Example(id, told.source, f"#{number}", told.text, **more)
+
+
+def findings(folder: Path, story: tuple[Told, ...] = STORY, **changes: object) -> CorpusFindings:
+    folder.mkdir(exist_ok=True)
+    with LedgerWriter(folder, tiny_corpus.sources_of(story)) as ledger:
+        for row in tiny_corpus.ledger_rows(story):
+            ledger.add(row)
+    samples = Samples(3)
+    for number, told in enumerate(STORY):
+        if told.verdict in ("train", "val", "test", "ood"):
+            continue
+        kept = {} if told.kept is None else {"kept": STORY[told.kept].text}
+        samples.offer(told.verdict, "rejected", example(told, number, **kept))
+    samples.offer("too_short", "kept", example(STORY[14], 14, note="33 characters"))
+    made = {
+        "summary": read_summary(folder),
+        "lengths": length_histograms(folder / LEDGER_FILE),
+        "steps": STEPS,
+        "languages": {"haber": {"tr": 5, "az": 2}},
+        "personal": {"own": {"phone": 3}, "haber": {"email": 1, "phone": 4}},
+        "samples": samples,
+        "links": {"data card": "../../data/corpus/README.md"},
+    }
+    return CorpusFindings(**(made | changes))  # type: ignore[arg-type]
+
+
+def report(folder: Path, **changes: object) -> str:
+    write_report(folder, findings(folder, **changes))
+    return (folder / PAGE).read_text(encoding="utf-8")
+
+
+def test_the_flow_adds_up(tmp_path: Path) -> None:
+    found = flow(findings(tmp_path).summary, STEPS)
+    came = len(STORY)
+    for step in found:
+        assert step.left == came - sum(step.removed.values())
+        verdicts = [told for told in STORY if told.verdict in step.removed]
+        assert sum(step.removed.values()) == len(verdicts)
+        assert step.removed_chars == sum(len(told.text) for told in verdicts)
+        came = step.left
+    kept = [told for told in STORY if told.verdict in ("train", "val", "test", "ood")]
+    assert came == len(kept)
+    assert [step.name for step in found] == [step.name for step in STEPS if step.reasons]
+
+
+def test_a_reason_that_no_step_names_is_shown_all_the_same(tmp_path: Path) -> None:
+    some = [step for step in STEPS if step.name != "length"]
+    found = flow(findings(tmp_path).summary, some)
+    assert found[-1].name == "too_short" and found[-1].removed == {"too_short": 1}
+    with pytest.raises(AssertionError):  # a reason counted twice
+        flow(findings(tmp_path).summary, [*STEPS, Step("again", "", {}, ("too_short",))])
+
+
+def test_every_number_of_the_ledger_is_on_the_page(tmp_path: Path) -> None:
+    text = " ".join(Page(report(tmp_path)).text)
+    for told in STORY:
+        assert told.source in text
+        if told.verdict not in ("train", "val", "test", "ood"):
+            assert told.verdict in text
+    for words in ("asciified", "phone", "az", "GPL-3.0", "the copy that stayed", "33 characters"):
+        assert words in text
+    for step in STEPS:
+        assert step.name in text and step.what in text
+
+
+def test_the_page_asks_for_nothing_from_outside(tmp_path: Path) -> None:
+    source = report(tmp_path)
+    page = Page(source)
+    assert not page.open
+    assert not page.tags & {"script", "link", "iframe", "img", "object", "embed", "base", "form"}
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href"):
+            assert (tag, name) == ("a", "href") and not re.match(r"[a-z]+:|//", value), value
+        assert not name.startswith("on"), name
+    style = re.findall(r"<style>(.*?)</style>", source, flags=re.S)
+    assert "url(" not in style[0] and "@import" not in style[0]
+    assert "default-src 'none'" in source and '<meta charset="utf-8">' in source
+
+
+def test_links_inside_lead_somewhere(tmp_path: Path) -> None:
+    page = Page(report(tmp_path))
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    targets = {v[1:] for _, name, v in page.attributes if name == "href" and v.startswith("#")}
+    assert targets and targets <= ids
+
+
+NASTY = (
+    "</p><script>alert(1)</script> <img src=x onerror=y> & \"x' \x00\x1b[2J\u202e \u200b İıĞğ 🙂"
+)
+
+
+def test_no_text_of_the_corpus_can_break_the_page(tmp_path: Path) -> None:
+    story = [
+        (reason, side) for reason in ("too_short", "duplicate") for side in ("rejected", "kept")
+    ]
+    samples = Samples(5)
+    for n, (reason, side) in enumerate(story):
+        shown = Example(f"{n:032x}", NASTY, NASTY, NASTY, NASTY, NASTY if n == 2 else None)
+        samples.offer(reason, side, shown)  # type: ignore[arg-type]
+    steps = [Step(NASTY, NASTY, {NASTY: NASTY}, ("too_short",)), *STEPS[3:]]
+    source = report(tmp_path, samples=samples, steps=steps, links={NASTY: "x.html"})
+    page = Page(source)
+    assert not page.open and not page.tags & {"script", "img"}
+    text = "".join(page.text)
+    assert "<script>alert(1)</script>" in text and "İıĞğ 🙂" in text
+    for mark in ("U+0000", "U+001B", "U+202E", "U+200B"):
+        assert mark in text
+    assert not set("\x00\x1b\u202e\u200b") & set(source)
+
+
+def test_samples_of_turkish_are_marked_as_such(tmp_path: Path) -> None:
+    source = report(tmp_path)
+    assert '<p class="text" lang="tr">kısa</p>' in source
+    assert "text-transform" not in source  # İ and ı would be spoilt
+
+
+def test_an_empty_corpus_has_a_page(tmp_path: Path) -> None:
+    nothing = {"languages": {}, "personal": {}, "samples": Samples(3), "links": {}, "steps": ()}
+    page = Page(report(tmp_path, story=(), **nothing))
+    assert not page.open and "No document came in." in page.text
+
+
+def test_the_same_findings_give_the_same_bytes(tmp_path: Path) -> None:
+    assert report(tmp_path / "a") == report(tmp_path / "b")
+
+
+# Samples
+
+
+def drawn(offers: list[Example], limit: int = 4) -> list[Example]:
+    samples = Samples(limit)
+    for one in offers:
+        samples.offer("too_short", "rejected", one)
+    return samples.of("too_short", "rejected")
+
+
+def many() -> Iterator[Example]:
+    draw = random.Random(3)
+    for n in range(200):
+        yield Example(
+            f"{draw.getrandbits(128):032x}", "own", f"#{n}", "metin " * draw.randrange(300)
+        )
+
+
+def test_samples_do_not_depend_on_order_or_on_workers() -> None:
+    offers = list(many())
+    found = drawn(offers)
+    assert [one.id for one in found] == sorted(one.id for one in offers)[:4]
+    assert drawn(offers[::-1]) == found
+    for parts in (2, 7):
+        whole = Samples(4)
+        for n in range(parts):
+            samples = Samples(4)
+            for one in offers[n::parts]:
+                samples.offer("too_short", "rejected", one)
+            whole.merge(samples)
+        assert whole.of("too_short", "rejected") == found
+
+
+def test_samples_are_bounded() -> None:
+    assert all(len(one.text) <= SAMPLE_CHARS for one in drawn(list(many())))
+    assert drawn(list(many()), 0) == []
+    long = Example("0" * 32, "own", "#", "a" * 10_000, "", "b" * 10_000)
+    (one,) = drawn([long])
+    assert len(one.text) == SAMPLE_CHARS == len(one.kept or "")
