@@ -37,7 +37,7 @@ from sifirdan.corpus.examples import Samples
 from sifirdan.corpus.judge import Batch, Judged, JudgeParams, judge_batch
 from sifirdan.corpus.ledger import SPLITS, LedgerWriter
 from sifirdan.corpus.near_duplicates import DuplicateParams
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import BUCKETS, VAL_BUCKETS
 from sifirdan.corpus.settle import SettleParams, settle_all
 from sifirdan.corpus.steps import steps_of
@@ -129,10 +129,14 @@ def clean(
         "params": asdict(params),
         "packages": ("pyarrow", "numpy"),
     }
-    with runs.new_folder(corpus, kind="corpus", **made) as output, _scratch(corpus) as scratch:
+    with (
+        runs.new_folder(corpus, kind="corpus", **made) as output,
+        _scratch(corpus) as scratch,
+        Workers(num_workers) as workers,
+    ):
         batches = list(_batches(raw, manifest.counts, params.judging, scratch))
         totals = Totals(Samples(params.reject_sample))
-        found = map_in_order(judge_batch, batches, num_workers=num_workers)
+        found = workers.map(judge_batch, batches)
         bar = partial(tqdm, total=len(batches), unit=" batches", disable=None)
         judged = [totals.take(one) for one in bar(found, desc="rules")]
         decisions = compare(judged, scratch, params.comparing)
@@ -140,7 +144,7 @@ def clean(
         uses = {name: counts["uses"] for name, counts in manifest.counts.items()}
         with LedgerWriter(output.path, sources) as book:
             outcome = settle_all(
-                judged, decisions, output.path, scratch, book, uses, params.settling, num_workers,
+                judged, decisions, output.path, scratch, book, uses, params.settling, workers,
                 partial(bar, desc="writing"),
             )  # fmt: skip
         summary = ledger.read_summary(output.path)

@@ -3,11 +3,11 @@
     python bench/peers/datatrove_side.py SETTINGS.json
 
 Reads `folder`/*.parquet, one file a worker, and prints one line of JSON: seconds of the whole, and
-by step the seconds that datatrove's own clocks counted, and how many documents stayed. It is
-given every help: words are split by `str.split` (its own splitter for Turkish is spaCy's, several
-times slower), statistics and logs are off, n-grams are compared without its Unicode folding, the
-fastText model gives one label instead of 176, and signatures are made in the pass that filters, so
-that the text is read twice and not three times. Exact duplicates are left to MinHash.
+by step the seconds that datatrove's own clocks counted, and how many documents stayed. It is given
+every help: words are split by `str.split` (its own splitter for Turkish is spaCy's), statistics and
+logs are off, n-grams are compared without its Unicode folding, the fastText model gives one label
+instead of 176, and signatures are made in the pass that filters, so that the text is read twice and
+not three times. Exact duplicates are left to MinHash.
 """
 
 import json

@@ -18,7 +18,7 @@ from sifirdan.corpus.shingles import ALL_CODES, PIECE_CHARS, SMALL_TABLE, mixed,
 from sifirdan.errors import require
 from sifirdan.text import upper_tr
 
-_FINAL_MARKS = (".", "!", "?", "…", ":", ";", '."', '!"', '?"', ".”", "!”", "?”", ".’", ".)", "»")
+FINAL_MARKS = (".", "!", "?", "…", ":", ";", '."', '!"', '?"', ".”", "!”", "?”", ".’", ".)", "»")
 # Not the long dash, with which Turkish begins what somebody says.
 _BULLETS = ("•", "●", "○", "■", "□", "▪", "▫", "◦", "‣", "⁃", "-", "*", "·")
 _ELLIPSES = ("...", "…")
@@ -126,7 +126,7 @@ def _line_checks(tokens: "Tokens", params: QualityParams) -> Iterator[_Measured]
     num_lines = len(lines)
     breaks = tokens.text.count("\n") / tokens.num_words
     yield "line_breaks", breaks, None, params.max_line_breaks_per_word
-    final = sum(line.endswith(_FINAL_MARKS) for line in lines) / num_lines
+    final = sum(line.endswith(FINAL_MARKS) for line in lines) / num_lines
     yield "few_final_marks", final, params.min_final_mark_line_share, None
     bullets = sum(line.startswith(_BULLETS) for line in lines) / num_lines
     yield "bullet_lines", bullets, None, params.max_bullet_line_share
@@ -162,7 +162,7 @@ def _repetition_checks(
 
 class Tokens:
     """A text cut into words and lines, each part only when a rule asks for it. Words are where
-    `str.split` finds them, but stay numbers in arrays: a list of texts takes three times as long."""
+    `str.split` finds them, but stay numbers in arrays: the rules only count and compare them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -198,7 +198,7 @@ class Tokens:
     @cached_property
     def word_hashes(self) -> np.ndarray:
         """uint64, (num_words,): the polynomial of each word's characters, mixed. A long text is
-        read a piece at a time, since powers of its length would take sixteen times its size."""
+        read a piece at a time, since tables of powers take sixteen bytes a character."""
         hashes = np.empty(self.num_words, np.uint64)
         first = 0
         while first < self.num_words:

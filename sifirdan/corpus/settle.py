@@ -28,7 +28,7 @@ from sifirdan.corpus.dedup import drop_lines
 from sifirdan.corpus.examples import Samples
 from sifirdan.corpus.judge import Judged
 from sifirdan.corpus.ledger import SPLITS, LedgerRow, LedgerWriter
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import Document, PartWriter
 
 RESERVED, CONTAMINATED = "reserved", "contaminated"
@@ -85,7 +85,7 @@ def settle_all(
     book: LedgerWriter,
     uses: Mapping[str, Sequence[str]],
     params: SettleParams,
-    num_workers: int | None,
+    workers: Workers,
     progress: Callable[[Iterator[Settled]], Iterator[Settled]],
 ) -> Outcome:
     """Write the splits into `folder` and a row into `book` for every document. `uses` says of each
@@ -94,8 +94,8 @@ def settle_all(
     outcome = Outcome(splits, Samples(params.samples))
     ids = _kept_ids(judged, scratch / "ids")
     jobs = partial(_jobs, judged, decisions, scratch / "held_out", uses, params)
-    _gather_held_out(jobs(), scratch / "held_out", params.contamination, num_workers)
-    settled = map_in_order(settle_batch, jobs(), num_workers=num_workers)
+    _gather_held_out(jobs(), scratch / "held_out", params.contamination, workers)
+    settled = workers.map(settle_batch, jobs())
     copies: dict[str, int] = {}  # of documents shown as copies: the number of the one that stays
     with ExitStack() as stack:
         writers = {name: stack.enter_context(PartWriter(folder / name)) for name in SPLITS}
@@ -140,11 +140,11 @@ def _kept_ids(judged: Sequence[Judged], path: Path) -> np.ndarray:
 
 
 def _gather_held_out(
-    jobs: Iterator[Settling], folder: Path, params: ContaminationParams, num_workers: int | None
+    jobs: Iterator[Settling], folder: Path, params: ContaminationParams, workers: Workers
 ) -> None:
     """The n-grams of every text that is held out: val, test, what is reserved, out of domain."""
     held_out = EvaluationText(folder, params)
-    for texts in map_in_order(held_out_texts, jobs, num_workers=num_workers):
+    for texts in workers.map(held_out_texts, jobs):
         held_out.add(texts)
     held_out.finish()
 

@@ -342,11 +342,11 @@ def _spelled(codes: np.ndarray, starts: np.ndarray) -> list[str]:
 
 
 def _joined(parts: list[tuple[int, str]], num_texts: int) -> list[str]:
-    keys = [""] * num_texts
+    of_text: list[list[str]] = [[] for _ in range(num_texts)]
     for number, part in parts:
         if part:
-            keys[number] = f"{keys[number]} {part}" if keys[number] else part
-    return keys
+            of_text[number].append(part)
+    return [" ".join(found) for found in of_text]
 
 
 def _with_marks_alone(
