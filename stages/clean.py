@@ -28,14 +28,15 @@ from sifirdan.cleaning.language import LanguageParams
 from sifirdan.cleaning.personal import PersonalParams
 from sifirdan.cleaning.quality import QualityParams
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus import card, corpus_report, ledger, records
+from sifirdan.corpus import card, corpus_report, ledger_file, records
 from sifirdan.corpus.compare import CompareParams, compare
 from sifirdan.corpus.contamination import ContaminationParams
 from sifirdan.corpus.corpus_report import CorpusFindings
 from sifirdan.corpus.dedup import RepeatedLineParams
 from sifirdan.corpus.examples import Samples
 from sifirdan.corpus.judge import Batch, Judged, JudgeParams, judge_batch
-from sifirdan.corpus.ledger import SPLITS, LedgerWriter
+from sifirdan.corpus.ledger import LedgerWriter
+from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS
 from sifirdan.corpus.near_duplicates import DuplicateParams
 from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import BUCKETS, VAL_BUCKETS
@@ -147,16 +148,16 @@ def clean(
                 judged, decisions, output.path, scratch, book, uses, params.settling, workers,
                 partial(bar, desc="writing"),
             )  # fmt: skip
-        summary = ledger.read_summary(output.path)
+        summary = ledger_file.read_summary(output.path)
         _require_text(outcome.splits)
         totals.samples.merge(outcome.samples)
         _write_rejected(output.path / "rejected.jsonl", totals.samples, summary)
         steps = steps_of(asdict(params), totals.repairs, totals.personal, outcome.places)
-        hashes = {ledger.LEDGER_FILE: runs.sha256_of(output.path / ledger.LEDGER_FILE)}
+        hashes = {LEDGER_FILE: runs.sha256_of(output.path / LEDGER_FILE)}
         content = card.card_content(manifest, summary, outcome.splits, steps, hashes)
         card.write_card(output.path, content)
         output.counts.update(outcome.splits)
-        lengths = ledger.length_histograms(output.path / ledger.LEDGER_FILE)
+        lengths = ledger_file.length_histograms(output.path / LEDGER_FILE)
     with runs.new_folder(report, kind="corpus_report", **made) as page:
         findings = CorpusFindings(
             summary, lengths, steps, totals.languages, totals.personal, totals.samples, {}

@@ -20,6 +20,7 @@ from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.corpus import files, own_text, source_kinds, sources
 from sifirdan.corpus.files import Limits, NotRead
 from sifirdan.corpus.formats import ENDINGS, Encoding
+from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import BadRecord, PartWriter, document
 from sifirdan.corpus.source_kinds import (
     FilesSource,
@@ -92,8 +93,11 @@ def ingest(
     stated = asdict(params)
     del stated["own_text"]  # a path of this machine changes nothing in the text
     with runs.new_folder(raw, kind="raw", inputs={}, params=stated, packages=packages) as output:
-        with open(output.path / QUARANTINE, "w", encoding="utf-8", newline="\n") as quarantine:
-            for entry in _entries(params, cache, root, num_workers):
+        with (
+            open(output.path / QUARANTINE, "w", encoding="utf-8", newline="\n") as quarantine,
+            Workers(num_workers) as workers,
+        ):
+            for entry in _entries(params, cache, root, workers):
                 output.counts[entry.name] = entry.counts
                 if entry.license not in params.allowed_licenses:
                     entry.counts["left_out"] = True
@@ -114,7 +118,7 @@ def ingest(
         return _metrics(output.counts)
 
 
-def _entries(params: Params, cache: Path, root: Path, num_workers: int | None) -> Iterator[Entry]:
+def _entries(params: Params, cache: Path, root: Path, workers: Workers) -> Iterator[Entry]:
     """The sources in their order, your own text first: of equal texts `clean` keeps the first."""
 
     def counts(license: str, uses: list[Any], reader: str, text_kind: TextKind) -> dict[str, Any]:
@@ -124,14 +128,12 @@ def _entries(params: Params, cache: Path, root: Path, num_workers: int | None) -
     folder = Path(params.own_text)
     if own_text.list_files(folder):
         encoding, limits = params.own_encoding, params.limits
-        found = sources.read_own_text(folder, encoding, limits, num_workers)
+        found = sources.read_own_text(folder, encoding, limits, workers)
         stated = counts(params.own_license, ["pretraining"], "own_text", "curated")
         yield Entry(OWN, params.own_license, params.own_on_error, found, stated)
     for name, source in params.sources.items():
         reader = source_kinds.reader_name(source)
-        found = sources.read(
-            source, cache=cache, root=root, limits=params.limits, num_workers=num_workers
-        )
+        found = sources.read(source, cache=cache, root=root, limits=params.limits, workers=workers)
         stated = counts(source.license, source.uses, reader, source.text_kind)
         yield Entry(name, source.license, source.on_error, found, stated)
 

@@ -116,7 +116,7 @@ def test_language_can_be_turned_off(tmp_path: Path) -> None:
 def test_the_prints_are_those_of_the_kept_documents(tmp_path: Path) -> None:
     texts = ["Kısa", PROSE, f"{PROSE}\nev (isim): İçinde oturulan yapı, konut, hane."]
     found, kept, _ = judged(tmp_path, texts)
-    prints = judge.read_prints(found.batch)
+    prints = judge.Prints(found.batch)
     assert len(prints.keys) == len(prints.priorities) == len(prints.sentences) == len(kept) == 2
     assert prints.sentences.sizes().tolist() == prints.definitions.sizes().tolist() == [1, 2]
     assert prints.sentences[1][1] == 0 != prints.definitions[1][1]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import Workers
 from sifirdan.errors import DataError
 
 ROOT = Path(__file__).parents[1]
@@ -36,8 +36,9 @@ def refuse(number: int) -> int:
 @pytest.mark.parametrize("num_workers", [1, 2, 7, None])
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_results_come_in_the_order_of_the_items(num_workers: int | None, count: int) -> None:
-    found = map_in_order(square, range(count), num_workers=num_workers)
-    assert list(found) == [n * n for n in range(count)]
+    with Workers(num_workers) as workers:
+        for _ in range(2):  # the same processes serve again
+            assert list(workers.map(square, range(count))) == [n * n for n in range(count)]
 
 
 def test_items_are_taken_only_a_little_ahead() -> None:
@@ -48,29 +49,32 @@ def test_items_are_taken_only_a_little_ahead() -> None:
             taken.append(number)
             yield number
 
-    results = map_in_order(square, items(), num_workers=2)
-    assert [next(results) for _ in range(10)] == [n * n for n in range(10)]
-    assert len(taken) <= 10 + 2 * 2
-    results.close()  # type: ignore[attr-defined]
+    with Workers(2) as workers:
+        results = workers.map(square, items())
+        assert [next(results) for _ in range(10)] == [n * n for n in range(10)]
+        assert len(taken) <= 10 + 2 * 2
 
 
 def test_an_error_of_a_worker_arrives_as_it_was() -> None:
-    results = map_in_order(refuse, range(5), num_workers=2)
-    with pytest.raises(DataError, match="number 2"):
-        list(results)
+    with Workers(2) as workers, pytest.raises(DataError, match="number 2"):
+        list(workers.map(refuse, range(5)))
 
 
 def test_a_worker_that_is_killed_is_explained() -> None:
-    with pytest.raises(DataError, match=r"(?s)memory ran out.*corpus_workers"):
-        list(map_in_order(die, range(8), num_workers=2))
+    with (
+        Workers(2) as workers,
+        pytest.raises(DataError, match=r"(?s)memory ran out.*corpus_workers"),
+    ):
+        list(workers.map(die, range(8)))
 
 
 SCRIPT = """
 import time
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import Workers
 
 if __name__ == "__main__":
-    list(map_in_order(time.sleep, [0.01, 0.01, 60, 60, 60], num_workers=2))
+    with Workers(2) as workers:
+        list(workers.map(time.sleep, [0.01, 0.01, 60, 60, 60]))
 """
 
 

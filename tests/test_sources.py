@@ -19,6 +19,7 @@ import pytest
 from sifirdan.config import build
 from sifirdan.corpus import records, sources
 from sifirdan.corpus.files import Limits, NotRead
+from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import BadRecord, Record, document
 from sifirdan.corpus.source_kinds import (
     FilesSource,
@@ -399,9 +400,10 @@ def test_workers_change_neither_order_nor_what_is_found(
     (folder / "090 kesik.txt.gz").write_bytes(gzip.compress(b"kesik" * 99)[:-9])
     monkeypatch.setattr(sources, "_BATCH_FILES", 16)
     limits = Limits(10**8, 10**9, 1000)
-    found = [
-        list(sources.read_own_text(folder, "utf-8", limits, num_workers)) for num_workers in (1, 3)
-    ]
+    found = []
+    for num_workers in (1, 3):
+        with Workers(num_workers) as workers:
+            found.append(list(sources.read_own_text(folder, "utf-8", limits, workers)))
     assert found[0] == found[1] and len(found[0]) == 150 + 100_000 + 3
     names = [one.origin.split(":")[0] for one in found[0]]
     assert names == sorted(names)

@@ -6,7 +6,7 @@ disk, so memory does not grow with the corpus. Documents are numbered in the ord
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ DUPLICATE, NEAR_DUPLICATE, CONTAINED = "duplicate", "near_duplicate", "contained
 COPY_REASONS = (DUPLICATE, NEAR_DUPLICATE, CONTAINED)
 REPEATED_LINES = "repeated_lines"  # hardly anything was left without them
 _REASONS = ("", *COPY_REASONS, REPEATED_LINES)
+_CODE = {reason: code for code, reason in enumerate(_REASONS)}
 _EXAMPLES = 3
 
 
@@ -65,7 +66,7 @@ def compare(judged: Sequence[Judged], scratch: Path, params: CompareParams) -> D
     exact = ExactDuplicates(scratch / "exact", params.duplicates.memory_mb)
     near = NearDuplicates(scratch / "near", params.duplicates)
     for batch in judged:
-        prints = judge.read_prints(batch.batch)
+        prints = judge.Prints(batch.batch)
         exact.add(prints.keys, prints.priorities)
         near.add(prints.near, prints.priorities)
     same = exact.find()
@@ -87,6 +88,16 @@ def read_lines(judged: Judged) -> dict[int, list[int]]:
     return lines
 
 
+def texts_left(
+    judged: Judged, places: Sequence[int], lines: Mapping[int, Sequence[int]]
+) -> list[str]:
+    """The texts at some places of a batch without the lines that they lose; `lines` as `read_lines`
+    gives them."""
+    rows = records.read_rows(judged.batch.file("kept"), ["text"]).take(places)
+    texts = zip(places, rows.column("text").to_pylist(), strict=True)
+    return [drop_lines(text, lines[n]) if n in lines else text for n, text in texts]
+
+
 def _at_least_zero(values: np.ndarray, path: Path) -> np.ndarray:
     found = new_array(path, len(values), np.uint8, 0)
     for part in _blocks(len(values)):
@@ -104,8 +115,8 @@ def _joined(same: np.ndarray, copies: Copies, scratch: Path) -> Decisions:
         exact, near = np.asarray(same[part]), np.asarray(copies.kept[part])
         leader = np.asarray(copies.kept[np.maximum(exact, 0)])
         kept[part] = np.where(exact < 0, near, np.where(leader >= 0, leader, exact))
-        nearly = np.where(copies.kind[part] == NEAR, 2, 3)
-        code[part] = np.where(exact >= 0, 1, np.where(near >= 0, nearly, 0))
+        nearly = np.where(copies.kind[part] == NEAR, _CODE[NEAR_DUPLICATE], _CODE[CONTAINED])
+        code[part] = np.where(exact >= 0, _CODE[DUPLICATE], np.where(near >= 0, nearly, 0))
     return Decisions(kept, code, copies.similarity, bucket)
 
 
@@ -145,9 +156,8 @@ def origin_of(judged: Sequence[Judged], number: int) -> str:
     """Source and place of the document of this number."""
     starts = starts_of(judged)
     at = int(np.searchsorted(starts, number, side="right")) - 1
-    rows = judge.read_rows(judged[at].batch)
-    kept = rows.filter(rows.column("reason").is_null())
-    return f"{judged[at].batch.source}: {kept.column('origin')[number - starts[at]]}"
+    origins = judge.read_kept_rows(judged[at].batch).column("origin")
+    return f"{judged[at].batch.source}: {origins[number - starts[at]]}"
 
 
 def _mark_lines(
@@ -159,7 +169,7 @@ def _mark_lines(
     sentences = _repeated(scratch / "sentences", memory_mb, limits.max_sentence_documents)
     definitions = _repeated(scratch / "definitions", memory_mb, limits.max_definition_documents)
     for start, batch in zip(starts_of(judged), judged, strict=True):
-        prints = judge.read_prints(batch.batch)
+        prints = judge.Prints(batch.batch)
         stays = np.asarray(decisions.code[start : start + batch.kept]) == 0
         for repeated, lines in (
             (sentences, prints.sentences),
@@ -206,18 +216,14 @@ def _compare_what_is_left(
     a document goes after all. The split is by the text that is left."""
     exact = ExactDuplicates(scratch / "exact_left", params.duplicates.memory_mb)
     for start, batch in zip(starts_of(judged), judged, strict=True):
-        prints, lines = judge.read_prints(batch.batch), read_lines(batch)
+        prints, lines = judge.Prints(batch.batch), read_lines(batch)
         part = slice(start, start + batch.kept)
         if lines:
             places = list(lines)
-            kept = records.read_rows(batch.batch.file("kept"), ["text"]).take(places)
-            texts = [
-                drop_lines(text, lines[place])
-                for place, text in zip(places, kept.column("text").to_pylist(), strict=True)
-            ]
+            texts = texts_left(batch, places, lines)
             prints.keys[places] = key_hashes(keys_and_words(texts)[0])
             short = np.array([len(text) < params.min_chars for text in texts])
-            decisions.code[start + np.array(places)[short]] = _REASONS.index(REPEATED_LINES)
+            decisions.code[start + np.array(places)[short]] = _CODE[REPEATED_LINES]
         decisions.bucket[part] = prints.keys[:, 0] % np.uint64(BUCKETS)
         exact.add(prints.keys, prints.priorities, np.asarray(decisions.code[part]) == 0)
     same = exact.find()
@@ -227,4 +233,4 @@ def _compare_what_is_left(
         decisions.kept[part] = np.where(
             found >= 0, found, np.where((kept >= 0) & (follows >= 0), follows, kept)
         )
-        decisions.code[part] = np.where(found >= 0, _REASONS.index(DUPLICATE), code)
+        decisions.code[part] = np.where(found >= 0, _CODE[DUPLICATE], code)

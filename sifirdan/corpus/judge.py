@@ -9,6 +9,7 @@ documents have to do with each other is the business of the stage `clean`.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -216,28 +217,50 @@ def read_rows(batch: Batch) -> pa.Table:
     return pq.read_table(batch.file("rows"), schema=ROWS)
 
 
-@dataclass(frozen=True)
+def read_kept_rows(batch: Batch) -> pa.Table:
+    """Those of the kept documents alone."""
+    rows = read_rows(batch)
+    return rows.filter(rows.column("reason").is_null())
+
+
 class Prints:
-    """What the kept documents of a batch are compared by; an entry a document in each."""
+    """What the kept documents of a batch are compared by, an entry a document in each; read from
+    the batch's file when it is asked for, as the n-grams alone are larger than the text."""
 
-    keys: np.ndarray  # uint64, (kept, 2): hashes of the dedup keys
-    near: Fingerprints
-    priorities: np.ndarray  # uint64, (kept,)
-    sentences: Ragged  # hashes of lines, by place; 0: not looked at
-    definitions: Ragged
+    def __init__(self, batch: Batch) -> None:
+        self._path = batch.file("prints")
 
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """uint64, (kept, 2): hashes of the dedup keys."""
+        return self._array("keys")
 
-def read_prints(batch: Batch) -> Prints:
-    """What `judge_batch` wrote about the kept documents."""
-    with np.load(batch.file("prints")) as arrays:
+    @cached_property
+    def priorities(self) -> np.ndarray:
+        """uint64, (kept,)."""
+        return self._array("priorities")
 
-        def ragged(name: str) -> Ragged:
-            return Ragged(arrays[f"{name}_values"], arrays[f"{name}_offsets"])
+    @property
+    def near(self) -> Fingerprints:
+        return Fingerprints([], self._ragged("sets"), self._array("bands"))
 
-        near = Fingerprints([], ragged("sets"), arrays["bands"])
-        return Prints(
-            arrays["keys"], near, arrays["priorities"], ragged("sentences"), ragged("definitions")
-        )
+    @cached_property
+    def sentences(self) -> Ragged:
+        """Hashes of lines, by place; 0: not looked at."""
+        return self._ragged("sentences")
+
+    @cached_property
+    def definitions(self) -> Ragged:
+        """The same for the definitions of dictionary lines."""
+        return self._ragged("definitions")
+
+    def _ragged(self, name: str) -> Ragged:
+        return Ragged(self._array(f"{name}_values"), self._array(f"{name}_offsets"))
+
+    def _array(self, name: str) -> np.ndarray:
+        with np.load(self._path) as arrays:
+            found: np.ndarray = arrays[name]
+            return found
 
 
 def _write_rows(path: Path, rows: list[tuple[str, str, str, str | None, int, list[str]]]) -> None:

@@ -18,24 +18,11 @@ from sifirdan.corpus.conservation import id_problems, law_problems
 from sifirdan.corpus.ledger_file import (
     LEDGER_FILE,
     LEDGER_SCHEMA,
-    SPLITS,
     Account,
     LedgerRow,
     count,
-    length_histograms,
-    read_summary,
     write_summary,
 )
-
-# what `clean` needs of the file that it writes
-__all__ = [
-    "LEDGER_FILE",
-    "SPLITS",
-    "LedgerRow",
-    "LedgerWriter",
-    "length_histograms",
-    "read_summary",
-]
 
 ROW_GROUP_ROWS = 1 << 17  # about 20 MB in memory
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from sifirdan.corpus.files import File
 from sifirdan.corpus.markup import local_name, stream_elements
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import IN_PROCESS, Workers
 from sifirdan.corpus.records import BadRecord, Record
 from sifirdan.errors import ConfigError
 from sifirdan.text import lower_tr
@@ -59,10 +59,10 @@ class Batch:
     pages: list[Page | BadRecord] = field(default_factory=list)
 
 
-def read(file: File, num_workers: int | None = 1) -> Iterator[Record | BadRecord]:
+def read(file: File, workers: Workers = IN_PROCESS) -> Iterator[Record | BadRecord]:
     """The articles of one dump, in its order, with title and page number as meta."""
     _require_parser()
-    for found in map_in_order(articles, _batches(file), num_workers=num_workers):
+    for found in workers.map(articles, _batches(file)):
         yield from found
 
 

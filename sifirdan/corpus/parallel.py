@@ -69,12 +69,7 @@ class Workers:
                 future.cancel()
 
 
-def map_in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int | None
-) -> Iterator[Result]:
-    """`Workers.map` once, with workers of its own."""
-    with Workers(num_workers) as workers:
-        yield from workers.map(function, items)
+IN_PROCESS = Workers(1)
 
 
 def _end_with_parent() -> None:

@@ -22,12 +22,14 @@ from sifirdan.corpus.compare import (
     Decisions,
     read_lines,
     starts_of,
+    texts_left,
 )
 from sifirdan.corpus.contamination import ContaminationParams, EvaluationText, decontaminated
 from sifirdan.corpus.dedup import drop_lines
 from sifirdan.corpus.examples import Samples
 from sifirdan.corpus.judge import Judged
-from sifirdan.corpus.ledger import SPLITS, LedgerRow, LedgerWriter
+from sifirdan.corpus.ledger import LedgerWriter
+from sifirdan.corpus.ledger_file import SPLITS, LedgerRow
 from sifirdan.corpus.parallel import Workers
 from sifirdan.corpus.records import Document, PartWriter
 
@@ -63,8 +65,8 @@ class Settled:
     verdicts: list[str]  # final, of each kept document
     chars: list[int]  # of each, 0 for what is out
     num_bytes: Counter[str]  # by split, of its texts as UTF-8
-    places: Counter[str] = field(default_factory=Counter)  # that lost lines or sentences
-    samples: Samples = field(default_factory=lambda: Samples(0))
+    places: Counter[str]  # that lost lines or sentences
+    samples: Samples
     sample_places: dict[str, int] = field(default_factory=dict)  # of copies that were offered
 
 
@@ -132,9 +134,8 @@ def _kept_ids(judged: Sequence[Judged], path: Path) -> np.ndarray:
     """The ids of all kept documents in their order, shape (kept,), 32 bytes each; on disk."""
     with open(path, "wb") as file:
         for batch in judged:
-            rows = judge.read_rows(batch.batch)
-            mask = rows.column("reason").is_null()
-            file.write("".join(rows.filter(mask).column("id").to_pylist()).encode())
+            ids = judge.read_kept_rows(batch.batch).column("id")
+            file.write("".join(ids.to_pylist()).encode())
     total = sum(batch.kept for batch in judged)
     return np.memmap(path, "S32", "r", shape=(total,)) if total else np.zeros(0, "S32")
 
@@ -152,20 +153,15 @@ def _gather_held_out(
 def held_out_texts(job: Settling) -> list[str]:
     """The texts of a batch that are never trained on."""
     wanted = [place for place, verdict in enumerate(job.verdicts) if verdict in HELD_OUT]
-    if not wanted:
-        return []
-    lines = read_lines(job.judged)
-    rows = records.read_rows(job.judged.batch.file("kept"), ["text"]).take(wanted)
-    texts = zip(wanted, rows.column("text").to_pylist(), strict=True)
-    return [drop_lines(text, lines[n]) if n in lines else text for n, text in texts]
+    return texts_left(job.judged, wanted, read_lines(job.judged)) if wanted else []
 
 
 def settle_batch(job: Settling) -> Settled:
     """Settle a batch; writes its files of documents that stay, one a split."""
     documents, cut = _without_lines(job)
     verdicts = list(job.verdicts)
-    done = Settled(verdicts, [], Counter(), Counter({REPEATED_LINES: cut}))
-    done.samples = Samples(job.params.samples)
+    samples = Samples(job.params.samples)
+    done = Settled(verdicts, [], Counter(), Counter({REPEATED_LINES: cut}), samples)
     _decontaminate(documents, verdicts, job, done)
     for place, (document, verdict) in enumerate(zip(documents, verdicts, strict=True)):
         if verdict not in SPLITS and done.samples.wants(verdict, "rejected", document.id):

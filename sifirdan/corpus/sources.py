@@ -31,7 +31,7 @@ from sifirdan import runs
 from sifirdan.corpus import files, formats, mediawiki
 from sifirdan.corpus.files import File, Limits, NotRead, Place
 from sifirdan.corpus.formats import Encoding, Reading
-from sifirdan.corpus.parallel import map_in_order
+from sifirdan.corpus.parallel import IN_PROCESS, Workers
 from sifirdan.corpus.readers import READERS
 from sifirdan.corpus.records import BadRecord, Record
 from sifirdan.corpus.source_kinds import (
@@ -56,7 +56,7 @@ _OFFLINE = (
 
 
 def read(
-    source: Source, *, cache: Path, root: Path, limits: Limits, num_workers: int | None = 1
+    source: Source, *, cache: Path, root: Path, limits: Limits, workers: Workers = IN_PROCESS
 ) -> Iterator[Found]:
     """The records of a source, streamed. What has to be fetched lies in `cache` afterwards; paths
     are relative to `root`."""
@@ -69,23 +69,23 @@ def read(
             yield from _read_data_set(source)
         case FilesSource():
             places = files.find(source.paths, root)
-            yield from _read_places(places, source.reading(), limits, num_workers)
+            yield from _read_places(places, source.reading(), limits, workers)
         case UrlSource():
             places = [
                 download(file.url, file.sha256, source.max_bytes, cache / "downloads")
                 for file in source.files
             ]
-            yield from _read_places(places, source.reading(), limits, num_workers)
+            yield from _read_places(places, source.reading(), limits, workers)
         case MediaWikiSource():
-            yield from _read_dump(source, cache / "downloads", root, limits, num_workers)
+            yield from _read_dump(source, cache / "downloads", root, limits, workers)
 
 
 def read_own_text(
-    folder: Path, encoding: Encoding, limits: Limits, num_workers: int | None = 1
+    folder: Path, encoding: Encoding, limits: Limits, workers: Workers = IN_PROCESS
 ) -> Iterator[Found]:
     """The records of all files below the folder of own text."""
     reading = Reading("auto", encoding, "text", None)
-    yield from _read_places(files.find_below(folder), reading, limits, num_workers)
+    yield from _read_places(files.find_below(folder), reading, limits, workers)
 
 
 # Small files are read by workers, so many of them or so many bytes at a time; large ones are
@@ -95,15 +95,13 @@ _BATCH_FILES, _BATCH_BYTES = 64, 8 << 20
 
 
 def _read_places(
-    places: list[Place], reading: Reading, limits: Limits, num_workers: int | None
+    places: list[Place], reading: Reading, limits: Limits, workers: Workers
 ) -> Iterator[Found]:
     read_all = functools.partial(read_batch, reading=reading, limits=limits)
     for small, group in itertools.groupby(places, _is_small):
         if small:
             batches = _batches(group)
-            yield from itertools.chain.from_iterable(
-                map_in_order(read_all, batches, num_workers=num_workers)
-            )
+            yield from itertools.chain.from_iterable(workers.map(read_all, batches))
         else:
             yield from itertools.chain.from_iterable(
                 _read_place(place, reading, limits) for place in group
@@ -146,7 +144,7 @@ def _batches(places: Iterable[Place]) -> Iterator[list[Place]]:
 
 
 def _read_dump(
-    source: MediaWikiSource, cache: Path, root: Path, limits: Limits, num_workers: int | None
+    source: MediaWikiSource, cache: Path, root: Path, limits: Limits, workers: Workers
 ) -> Iterator[Found]:
     if source.is_remote():
         assert source.sha256 is not None  # or the params would have been refused
@@ -155,7 +153,7 @@ def _read_dump(
         places = files.find([source.path], root)
     for file in itertools.chain.from_iterable(files.walk(place, limits) for place in places):
         if isinstance(file, File):
-            yield from mediawiki.read(file, num_workers)
+            yield from mediawiki.read(file, workers)
         else:
             yield file
 
