@@ -89,8 +89,8 @@ def make_raw(work: Path, mb: float) -> float:
     (work / "own").mkdir()
     source = FilesSource(
         kind="files", paths=[str(work / "text/*.jsonl")], format="auto", encoding="utf-8",
-        text_column="text", xml_element=None, license="own", uses=["pretraining"],
-        text_kind="web", on_error="stop",
+        text_column="text", xml_element=None, license="own", attribution=None,
+        uses=["pretraining"], text_kind="web", on_error="stop",
     )  # fmt: skip
     params = load_params(PARAMS_FILE, "ingest", ingest.Params)
     params = replace(params, own_text=str(work / "own"), sources={SOURCE: source})

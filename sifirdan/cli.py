@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,12 @@ def verify(arguments: argparse.Namespace) -> int:
     documents in = documents out + rejects + duplicates."""
     failed = 0
     for path in arguments.paths:
-        manifest = runs.read_manifest(path)
+        try:
+            manifest = runs.read_manifest(path)
+        except DataError as error:
+            failed += 1
+            print(error, file=sys.stderr)
+            continue
         problems = runs.check_files(path, manifest)
         proved: list[str] = []
         if manifest.kind == "corpus" and not problems:
@@ -127,14 +133,19 @@ def verify(arguments: argparse.Namespace) -> int:
 def _check_law(corpus: Path, manifest: runs.Manifest) -> tuple[list[str], list[str]]:
     """Where a corpus breaks the conservation law, and a line a source that says how it is kept; the
     raw folder beside it is compared too, if the corpus was made from it."""
+    from sifirdan.corpus.card import read_card
     from sifirdan.corpus.conservation import corpus_problems, law_lines
-    from sifirdan.corpus.ledger_file import read_summary
 
     raw = corpus.absolute().parent / "raw"
     there = (raw / runs.MANIFEST).is_file()
     same = there and runs.read_manifest(raw).sha256 == manifest.inputs.get("raw")
     problems = corpus_problems(corpus, raw if same else None)
-    return problems, [] if problems else law_lines(read_summary(corpus))
+    if problems:
+        return problems, []
+    lines = law_lines(read_card(corpus)["sources"])
+    if there and not same:
+        lines.append(f"out of date: {raw.name} beside it is of another run; dvc repro clean")
+    return [], lines
 
 
 def ledger(arguments: argparse.Namespace) -> None:

@@ -124,13 +124,13 @@ def _build_dataclass(cls: type, value: Any, name: str) -> Any:
                 expected=f"one of {', '.join(field_types)}",
                 todo="correct its spelling or remove it",
             )
-    for key in field_types:
-        if key not in value:
-            raise ConfigError(
-                f"{name}.{key} is missing",
-                expected=f"a value of type {_type_name(field_types[key])}",
-                todo="add it; params.yaml in Git shows a good value",
-            )
+    if missing := [key for key in field_types if key not in value]:
+        others = f", and so are {', '.join(missing[1:])}" if missing[1:] else ""
+        raise ConfigError(
+            f"{name}.{missing[0]} is missing{others}",
+            expected=f"a value of type {_type_name(field_types[missing[0]])}",
+            todo="add it; params.yaml in Git and the examples in docs/DATA.md show good values",
+        )
     values = {key: build(field_types[key], value[key], f"{name}.{key}") for key in field_types}
     try:
         return cls(**values)
@@ -151,8 +151,8 @@ def _build_union(expected: Any, value: Any, name: str) -> Any:
         for kind in get_args(_field_types(option)["kind"])
     }
     if kinds:  # dataclasses told apart by their `kind`
-        if not isinstance(value, dict) or value.get("kind") not in kinds:
-            found = value.get("kind") if isinstance(value, dict) else value
+        found = value.get("kind") if isinstance(value, dict) else value
+        if not isinstance(value, dict) or not isinstance(found, str) or found not in kinds:
             raise _refusal(f"{name}.kind", found, "one of " + ", ".join(map(repr, kinds)))
         return build(kinds[value["kind"]], value, name)
     for option in options:

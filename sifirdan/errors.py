@@ -5,6 +5,7 @@ Every message says what was found, what was expected and what to do. A mistake o
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 
@@ -40,15 +41,21 @@ def require(condition: bool, key: str, found: object, expected: str, todo: str =
 
 
 def run_command(main: Callable[[], int | None]) -> None:
-    """Run an entry point and exit: 0, its own code, 1 after a fixable error, 130 after Ctrl-C."""
+    """Run an entry point and exit: 0, its own code, 1 after a fixable error, 130 after Ctrl-C,
+    141 where nobody reads on."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for noisy in ("httpx", "datasets", "alembic", "mlflow", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        sys.exit(main() or 0)
+        code = main() or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except SifirdanError as error:
         sys.stderr.write(f"\n{type(error).__name__}: {error}\n")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped; run the same command again to continue\n")
         sys.exit(130)
+    except BrokenPipeError:  # `sifirdan ledger | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

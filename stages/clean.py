@@ -39,6 +39,7 @@ from sifirdan.corpus.ledger import LedgerWriter
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS
 from sifirdan.corpus.near_duplicates import DuplicateParams
 from sifirdan.corpus.parallel import Workers
+from sifirdan.corpus.reasons import NOT_FOR_PRETRAINING
 from sifirdan.corpus.records import BUCKETS, VAL_BUCKETS
 from sifirdan.corpus.settle import SettleParams, settle_all
 from sifirdan.corpus.steps import steps_of
@@ -149,7 +150,8 @@ def clean(
                 partial(bar, desc="writing"),
             )  # fmt: skip
         summary = ledger_file.read_summary(output.path)
-        _require_text(outcome.splits)
+        _log(summary, manifest.counts)
+        _require_text(outcome.splits, summary)
         totals.samples.merge(outcome.samples)
         _write_rejected(output.path / "rejected.jsonl", totals.samples, summary)
         steps = steps_of(asdict(params), totals.repairs, totals.personal, outcome.places)
@@ -163,8 +165,9 @@ def clean(
             summary, lengths, steps, totals.languages, totals.personal, totals.samples, {}
         )
         corpus_report.write_report(page.path, findings)
-    _log(summary)
-    return {"splits": outcome.splits, "sources": summary}
+    masked = {name: dict(sorted(counts.items())) for name, counts in totals.personal.items()}
+    sources_found = {name: {**summary[name], "personal": masked.get(name, {})} for name in summary}
+    return {"splits": outcome.splits, "sources": sources_found}
 
 
 @contextmanager
@@ -208,20 +211,34 @@ def _write_rejected(path: Path, samples: Samples, summary: Mapping[str, Any]) ->
     runs.write_text(path, "".join(lines))
 
 
-def _require_text(splits: Mapping[str, Mapping[str, int]]) -> None:
+def _require_text(splits: Mapping[str, Mapping[str, int]], summary: Mapping[str, Any]) -> None:
     found = ", ".join(f"{name} {splits[name]['documents']}" for name in SPLITS)
+    reasons: Counter[str] = Counter()
+    for account in summary.values():
+        reasons.update(account["rejected"])
+        reasons.update(account["duplicates"])
+    del reasons[NOT_FOR_PRETRAINING]
+    more = (
+        "put more files into data/own (the folder ingest.own_text names), or split long ones into"
+        " documents of a few paragraphs, as lines of a .jsonl file"
+    )
+    if reasons.total() > sum(splits[name]["documents"] for name in SPLITS):
+        told = ", ".join(f"{reason} {number:,}" for reason, number in reasons.most_common(3))
+        more = f"most documents were turned away ({told}): loosen that rule under clean, or {more}"
     for name in ("train", "val", "test"):
         if not splits[name]["documents"]:
             raise DataError(
                 f"no document is left for '{name}' (documents: {found})",
                 expected="a few hundred documents, of which 3 % each are held out for val and test",
-                todo="put more files into data/own (the folder ingest.own_text names), or split"
-                " long ones into documents of a few paragraphs, as lines of a .jsonl file",
+                todo=more,
             )
 
 
-def _log(summary: Mapping[str, Any]) -> None:
+def _log(summary: Mapping[str, Any], raw: Mapping[str, Any]) -> None:
     for name, account in summary.items():
+        if raw[name]["left_out"]:
+            log.info("source=%s left out by ingest: its licence is not allowed", name)
+            continue
         out = [f"{r} {n}" for part in ("rejected", "duplicates") for r, n in account[part].items()]
         log.info(
             "source=%s in=%d out=%d not in: %s",

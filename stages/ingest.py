@@ -21,7 +21,7 @@ from sifirdan.corpus import files, own_text, source_kinds, sources
 from sifirdan.corpus.files import Limits, NotRead
 from sifirdan.corpus.formats import ENDINGS, Encoding
 from sifirdan.corpus.parallel import Workers
-from sifirdan.corpus.records import BadRecord, PartWriter, document
+from sifirdan.corpus.records import QUARANTINE_FILE, BadRecord, PartWriter, document
 from sifirdan.corpus.source_kinds import (
     FilesSource,
     HuggingFaceSource,
@@ -37,7 +37,6 @@ from sifirdan.runtime import Runtime
 log = logging.getLogger(__name__)
 
 OWN = "own"
-QUARANTINE = "quarantine.jsonl"
 NUMBERS = ("documents", "chars", "bad_records", "not_read", "with_replacement", "looks_misread")
 SHOWN = 10  # names in a warning
 
@@ -59,6 +58,7 @@ class Params:
     ]
 
     def __post_init__(self) -> None:
+        require(bool(self.own_text), "ingest.own_text", self.own_text, "a folder, such as data/own")
         for key, number in asdict(self.limits).items():
             require(number > 0, f"ingest.{key}", number, "a number above 0")
         for name, source in self.sources.items():
@@ -94,7 +94,7 @@ def ingest(
     del stated["own_text"]  # a path of this machine changes nothing in the text
     with runs.new_folder(raw, kind="raw", inputs={}, params=stated, packages=packages) as output:
         with (
-            open(output.path / QUARANTINE, "w", encoding="utf-8", newline="\n") as quarantine,
+            open(output.path / QUARANTINE_FILE, "w", encoding="utf-8", newline="\n") as quarantine,
             Workers(num_workers) as workers,
         ):
             for entry in _entries(params, cache, root, workers):
@@ -113,8 +113,8 @@ def ingest(
                 expected=f"a source, or files ending in {', '.join(ENDINGS)}",
                 todo=f"put files into {params.own_text}, add a source, or allow its licence",
             )
-        if not (output.path / QUARANTINE).stat().st_size:
-            (output.path / QUARANTINE).unlink()
+        if not (output.path / QUARANTINE_FILE).stat().st_size:
+            (output.path / QUARANTINE_FILE).unlink()
         return _metrics(output.counts)
 
 
@@ -139,18 +139,20 @@ def _entries(params: Params, cache: Path, root: Path, workers: Workers) -> Itera
 
 
 def _write(entry: Entry, raw: Path, quarantine: IO[str]) -> None:
-    counts, not_read = entry.counts, []
+    counts = entry.counts
+    unread: list[str] = []
     with PartWriter(raw / entry.name) as writer:
-        for found in tqdm(entry.found, desc=entry.name, unit=" documents", disable=None):
+        for found in tqdm(_named(entry), desc=entry.name, unit=" documents", disable=None):
             if isinstance(found, NotRead):
                 counts["not_read"] += 1
-                not_read += [found.origin] if counts["not_read"] <= SHOWN else []
+                unread += [found.origin] if len(unread) < SHOWN else []
                 _set_aside(entry, found, "not_read", quarantine)
                 continue
             if isinstance(found, BadRecord):
                 if entry.on_error == "stop":
                     raise _refusal(entry.name, found)
                 counts["bad_records"] += 1
+                unread += [found.origin] if len(unread) < SHOWN else []
                 _set_aside(entry, found, "bad_records", quarantine)
                 continue
             writer.add(document(found, source=entry.name, license=entry.license))
@@ -163,14 +165,22 @@ def _write(entry: Entry, raw: Path, quarantine: IO[str]) -> None:
                 if raised and not counts[alarm]:
                     log.warning("source=%s %s: first in %s", entry.name, alarm, found.origin)
                 counts[alarm] += raised
-    if not_read:
-        more = counts["not_read"] - len(not_read)
-        shown = ", ".join(not_read) + (f" and {more} more" if more else "")
-        log.warning("source=%s not read (raw/%s says why): %s", entry.name, QUARANTINE, shown)
+    if unread:
+        more = counts["bad_records"] + counts["not_read"] - len(unread)
+        shown = ", ".join(unread) + (f" and {more} more" if more else "")
+        log.warning("source=%s not read (raw/%s says why): %s", entry.name, QUARANTINE_FILE, shown)
     log.info(
         "source=%s documents=%d chars=%d bad_records=%d",
         entry.name, counts["documents"], counts["chars"], counts["bad_records"],
     )  # fmt: skip
+
+
+def _named(entry: Entry) -> Iterator[sources.Found]:
+    """What a source holds; an error says of which."""
+    try:
+        yield from entry.found
+    except DataError as error:
+        raise DataError(f"source {entry.name}: {error}") from None
 
 
 def _set_aside(

@@ -109,7 +109,7 @@ def files_source(*paths: str, **changes: Any) -> dict[str, Any]:
     """A section of `ingest.sources` of the kind `files`."""
     return {
         "kind": "files", "paths": list(paths), "format": "auto", "encoding": "utf-8",
-        "text_column": "text", "xml_element": None, "license": "own", "uses": ["pretraining"],
+        "text_column": "text", "xml_element": None, "license": "own", "attribution": None, "uses": ["pretraining"],
         "text_kind": "curated", "on_error": "stop",
     } | changes  # fmt: skip
 

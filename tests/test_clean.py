@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from corpora import CLEAN, stored
 from sifirdan import cli, runs, text
 from sifirdan.config import load_params
 from sifirdan.corpus import card, ledger_file, records
+from sifirdan.corpus.card import read_card
+from sifirdan.corpus.conservation import law_lines
 from sifirdan.corpus.ledger_file import SPLITS
 from sifirdan.corpus.records import Document, PartWriter, Record, document
 from sifirdan.errors import ConfigError, DataError
@@ -34,7 +36,7 @@ def lines(count: int) -> list[str]:
     return [f"Bu {n} numaralı belgedir ve içinde {n}. ağaç geçer." for n in range(count)]
 
 
-def make_raw(folder: Path, sources: Sources) -> Path:
+def make_raw(folder: Path, sources: Sources, left_out: Sequence[str] = ()) -> Path:
     with runs.new_folder(folder, kind="raw", inputs={}, params={}) as output:
         for name, (reader, uses, texts) in sources.items():
             with PartWriter(output.path / name) as writer:
@@ -42,7 +44,7 @@ def make_raw(folder: Path, sources: Sources) -> Path:
                     writer.add(document(Record(f"#{n}", line, {}), source=name, license="own"))
             output.counts[name] = {
                 "documents": len(texts), "chars": sum(map(len, texts)), "license": "own",
-                "uses": uses, "reader": reader, "text_kind": "curated", "left_out": False,
+                "uses": uses, "reader": reader, "text_kind": "curated", "bad_records": 0, "not_read": 0, "left_out": name in left_out,
             }  # fmt: skip
     return folder
 
@@ -79,7 +81,10 @@ def test_the_params_in_git_are_accepted() -> None:
 def test_I_10_documents_in_are_documents_out_and_rejects(raw: Path, tmp_path: Path) -> None:
     metrics = clean(raw, tmp_path / "corpus")
     accounts = ledger_file.read_summary(tmp_path / "corpus")
-    assert accounts == metrics["sources"]
+    assert accounts == {
+        n: {k: v for k, v in found.items() if k != "personal"}
+        for n, found in metrics["sources"].items()
+    }
     for name, account in accounts.items():
         total = sum(sum(account[part].values()) for part in ("out", "rejected", "duplicates"))
         assert account["in"] == total == runs.read_manifest(raw).counts[name]["documents"]
@@ -334,6 +339,48 @@ def test_D_05_few_files_and_always_one_a_split(tmp_path: Path) -> None:
         (path,) = (tmp_path / "corpus" / split).iterdir()
         assert pq.read_schema(path).equals(records.SCHEMA)
     assert "ood/" not in (tmp_path / "corpus/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("duplicates", "bands", 1_000_000), ("duplicates", "rows", 2**63),
+        ("duplicates", "shingle_words", 10**30), ("duplicates", "containment_min_shared", 0),
+        ("contamination", "words", 10**6), ("contamination", "short_words", 0),
+    ],
+)  # fmt: skip
+def test_a_number_that_no_memory_could_hold_is_refused_by_name(
+    section: str, key: str, value: int
+) -> None:
+    changed = replace(getattr(CLEAN, section), **{key: value})
+    with pytest.raises(ConfigError, match=rf"clean\.{section}\.{key} is {value}"):
+        replace(CLEAN, **{section: changed})
+
+
+def test_a_rule_that_takes_everything_is_named(tmp_path: Path) -> None:
+    raw = make_raw(tmp_path / "raw", {"own": ("own_text", ["pretraining"], lines(300))})
+    with pytest.raises(DataError, match=r"turned away \(too_short 300\): loosen that rule"):
+        clean(raw, tmp_path / "corpus", replace(CLEAN, min_chars=10_000))
+
+
+def test_a_source_that_was_left_out_is_said_to_be(tmp_path: Path) -> None:
+    raw = make_raw(
+        tmp_path / "raw",
+        {"own": ("own_text", ["pretraining"], lines(300)), "yasak": ("files", ["pretraining"], [])},
+        left_out=["yasak"],
+    )
+    clean(raw, tmp_path / "corpus")
+    page = (tmp_path / "corpus/README.md").read_text(encoding="utf-8")
+    assert "| yasak | own | pretraining | all: licence not allowed | 0 |" in page
+    lines_told = law_lines(read_card(tmp_path / "corpus")["sources"])
+    assert "left out: own is not in ingest.allowed_licenses" in lines_told[1]
+
+
+def test_masked_places_are_counted_by_source_and_kind(tmp_path: Path) -> None:
+    texts = [*lines(300), "Bize ali@ornek.com ya da 0532 123 45 67 ile ulaşın, bekliyoruz."]
+    raw = make_raw(tmp_path / "raw", {"own": ("own_text", ["pretraining"], texts)})
+    metrics = clean(raw, tmp_path / "corpus")
+    assert metrics["sources"]["own"]["personal"] == {"email": 1, "phone": 1}
 
 
 @pytest.mark.parametrize("texts", [[], lines(5)])

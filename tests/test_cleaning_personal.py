@@ -1,6 +1,7 @@
 """Every planted number is found, look-alikes stay, and what is done follows the setting."""
 
 import random
+import re
 import string
 from collections import Counter
 from collections.abc import Callable
@@ -179,6 +180,64 @@ def test_what_looks_alike_stays(text: str) -> None:
     assert find_personal(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # dates after a number, rows of a table, series, references
+        "001 2023-01-15", "Evrak no: 003 2024-11-05", "002 15.01.2023 14.30", "0044 1.12.2023 09.15",
+        "007 2021/3/7 12", "0090 2023-01-15 10", "0 250 100 20 30", "0.250 100 50 25", "0.212 100 50 25",
+        "0 270 340 50 60", "001 250 100 20 30", "007 250 100 20 30", "+5 10 15 20 25 30 35",
+        "+12 3 4 5 6 7 8 9 10", "+20 25 30 35 40", "+30 32 36 41 45 52", "+60 50 40 30 20 10",
+        "+1 2 3 4 5 6 7 8 9 10", "+7 1 9 2 8 3 7 4 6", "0012 3456 7890", "0012-2345-6789-0", "0044-2345-6789-0",
+        # codes that are not in use
+        "0570 123 45 67", "580 123 45 67", "0213 123 45 67", "+90 413 123 45 67", "0090 231 123 45 67",
+        "+999 12 345 67 89", "+21 12 345 67 89", "+2190 123 45 67", "+90 444 1 444", "+1 115 555 26 71",
+        # ten digits that nobody calls a telephone number, and what looks like an identity number
+        "Sipariş no: 5321234567", "Otel: 5321234567", "telefon fiyatı 5321234567", "Telefon: 2131234567",
+        "10000000146/2023", "A-10000000146", "B10000000146", "1.100 000 001 46", "7 100 000 001 46",
+        "100 000 001 46 20", "100 000.001 46", "100 000 001 47", "4111.1111.1111.1112", "XIBNTR330006100519786457841326",
+        "ali@example.com1",
+    ],
+)  # fmt: skip
+def test_what_no_plan_of_numbers_knows_stays(text: str) -> None:
+    assert find_personal(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "TC[10000000146]", "TCKN[10000000146]", "tc[10000000146]", "TCNo[10000000146]", "[10000000146]/Ahmet",
+        "Ahmet/[10000000146]", "kimlik_[10000000146]_", "[100 000 001 46]", "No: [100-000-001-46].", "[100\xa0000\xa0001\xa046]",
+        "IBAN[TR330006100519786457841326]", "iban[TR33 0006 1005 1978 6457 8413 26]", "[4111.1111.1111.1111]",
+        "kart_[4111111111111111]_", "[5555 5555 5555 4444]/Ahmet", "[3782.822463.10005]",
+        "Telefon numarası: [5321234567]", "TELEFON NUMARASI [5321234567]", "Tel. No.: [2121234567]",
+        "cep telefonu numaram [5551234567]", "Telefon (cep): [5321234567]", "Tel/Faks: [3121234567]",
+        "Tel: [5321234567], [5331234567]", "WhatsApp hattı [5321234567]’dir", "[5321234567] numaralı telefon",
+        "[ali@example.com]_", "[_ali@example.com]__", "001 2023-01-15 [0532 123 45 67]", "[0392 123 45 67]",
+        "[0505 123 45 67]", "[0516 123 45 67]", "[0561 123 45 67]", "[0592 123 45 67]", "[90 532 123 45 67]",
+        "[+90 (0212) 123 45 67]", "[+1415 555 2671]", "[001 415 555 2671]", "[+7 495 123-45-67]",
+        "[+33 6 12 34 56 78]", "[+45 12 34 56 78]", "[+994 50 123 45 67]", "[00905321234567]", "[+4930 1234567]",
+    ],
+)  # fmt: skip
+def test_numbers_are_found_whatever_touches_them(text: str) -> None:
+    plain = text.replace("[", "").replace("]", "")
+    masked, counts, _ = mask_personal(plain, MASK_ALL)
+    (kind,) = counts
+    assert masked == re.sub(r"\[.*?\]", MASKS[kind], text)
+
+
+def test_every_code_of_the_turkish_plan_is_known() -> None:
+    codes = re.findall(  # in the order of the provinces' numbers, then the TRNC
+        "[0-9]{3}",
+        "322 416 272 472 358 312 242 466 256 266 228 426 434 374 248 224 286 376 364 258 412 284 424 446 442 222"
+        " 342 454 456 438 326 246 324 212 216 232 474 366 352 288 386 262 332 274 422 236 344 482 252 436 384 388"
+        " 452 464 264 362 484 368 346 282 356 462 428 414 276 432 354 372 382 458 338 318 488 486 378 478 476 226"
+        " 370 348 328 380 392",
+    )
+    known = [code for code in map(str, range(200, 500)) if personal.is_phone(f"0{code} 123 45 67")]
+    assert sorted(codes) == known and len(codes) == 83
+
+
 def test_published_examples_are_found() -> None:
     for text, kind in [
         ("10000000146", "tckn"),  # the smallest number that passes
@@ -217,3 +276,11 @@ def test_check_digits_by_brute_force() -> None:
         assert personal.card_is_valid("4" + number[1:]) == (
             (total - sum(divmod(2 * int(number[0]), 10)) + 8) % 10 == 0
         )
+
+
+def test_a_long_list_of_numbers_is_masked_whole() -> None:
+    """Every place compared with every other would take an hour."""
+    text = "\n".join(f"Tel: 0532 {n // 100:03} {n // 10 % 90 + 10} 67" for n in range(50_000))
+    masked, counts, reason = mask_personal(text, MASK_ALL)
+    assert counts == {"phone": 50_000} and reason is None
+    assert masked.count("[TELEFON]") == 50_000 and "0532" not in masked

@@ -209,3 +209,9 @@ def test_values_that_cannot_work_are_refused(key: str, value: Any) -> None:
 
 def test_params_can_come_from_yaml() -> None:
     assert build(QualityParams, asdict(PARAMS), "clean.quality") == PARAMS
+
+
+def test_null_turns_every_rule_off() -> None:
+    limits = {key: None for key in asdict(PARAMS) if key.startswith(("min_", "max_"))}
+    off = build(QualityParams, asdict(PARAMS) | limits, "clean.quality")
+    assert quality_reason("a " * 1000, off) is None and quality_checks("a " * 1000, off) == []

@@ -50,6 +50,20 @@ def test_I_05_utf8_read_as_a_code_page_comes_back(
         ("â€œEvetâ€ dedi", "“Evet” dedi"),
         ("Ã§ok iyi ğŸ˜€ ve ðŸ‘\x8d", "çok iyi 😀 ve 👍"),
         ("s\u00cc\u00a7u", "s\u0327u"),
+        ("5 mÂ² ve 20Â°", "5 m² ve 20°"),
+        ("dedi.Â\xa0", "dedi.\xa0"),
+        ("Evet,Â\xa0ama 10Â\xa0000", "Evet,\xa0ama 10\xa0000"),
+        ("Â\xa0Â\xa0Giriş", "\xa0\xa0Giriş"),
+        ("Â«EvetÂ» dedi", "«Evet» dedi"),
+        ("Â«EVETÂ» dedi", "«EVET» dedi"),
+        ("Ã¼Ã§", "üç"),
+        ("Ä±sÄ±", "ısı"),
+        ("Ä°STANBUL", "İSTANBUL"),
+        ("SÌ§EKER", "S\u0327EKER"),
+        # doubtful by themselves, but not beside a form that is sure
+        ("ANKARALÄ° gÃ¼neÅŸ", "ANKARALİ güneş"),
+        ("Â© 2020 GÃ¼neÅŸ", "© 2020 Güneş"),
+        ("IRMÃ§ gÃ¼n", "IRMç gün"),
     ],
 )
 def test_I_05_patterns_of_turkish_mojibake(misread: str, mended: str) -> None:
@@ -66,6 +80,21 @@ def test_I_05_windows_1254_read_as_1252_comes_back() -> None:
     assert mended >= 9, "a line with too few signs of Turkish is left as it is"
     document = "\n".join(lines("tr"))
     assert mend_mojibake(document.encode("cp1254").decode("cp1252"))[0] == document
+    for line in ("Bu kadýn ile kýzý", "Kapý açýk, bir halkýn evi", "Orada çok satýyor, bunu al."):
+        assert mend_mojibake(line) == (line.replace("ý", "ı"), line.count("ý"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "HÂLÂ¹", "HÂLÂ² bitmedi.", "HÂLÂ©", "EMLÂ³ ve İMLÂ°", "BELÂ¿", "⟨Â²⟩", "Â·B̂", "Â±B̂", "Â·x̂ = 0",
+        "iÂ²B̂ − 2Â·B̂", "[Â,B̂]Â²", "LUNEDÌ†", "VENERDÌ§ ve COSÌ‡", "IRMÃ§", "IRMÃ± e", "Ä±", "Ä±B", "«PAPÂ»",
+        "HÂLÂ¹ «PAPÂ» IRMÃ§ Ä± LUNEDÌ†", "HÂLÂ\xa0VAR", "HÂLÂ\xa0var", "HÂ\xadKİM", "IRMÃ\xa0de", "IRMÃ–filho",
+        "„Ä“ harfi", "Â\xa0ve Ê", "(Â±1)", "MAÇÃ”", "5 Â»",
+    ],
+)  # fmt: skip
+def test_I_05_a_capital_before_a_sign_stays(text: str) -> None:
+    assert mend_mojibake(text) == (text, 0)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LANGUAGES.glob("*.txt")))
@@ -85,6 +114,9 @@ def test_I_05_a_foreign_name_in_turkish_stays() -> None:
         "Guðjohnsen iki gol daha atan Þór ile geldi.",
         "Bir kitap, Bedřich Nový adlı yazarın.",
         "Ðorđe bu yıl da yok.",
+        "Çek yazar Novotný ile Malý bu romanda bir köyde geçen öyküyü ele alan Veselý gibi yazar.",
+        "Hostýn ile Zlatýn bu yolun üstünde iki köy; daha çok gelen yok.",
+        "Matematikçi Malý bu dersi Veselý ile verdi.",
     ):
         assert mend_mojibake(text) == (text, 0)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -99,6 +100,30 @@ def test_verify_proves_the_law_of_a_corpus(data: Path, tmp_path: Path) -> None:
     tiny_corpus.make_corpus(tmp_path / "corpus", raw, broken)
     done = sifirdan(tmp_path, "verify", "corpus")
     assert done.returncode == 1 and "with other ids" in done.stdout
+
+
+def test_verify_goes_on_behind_a_folder_without_a_manifest(data: Path, tmp_path: Path) -> None:
+    done = sifirdan(data, "verify", "yok", "data/raw")
+    assert done.returncode == 1
+    assert "yok: there is no manifest.json" in done.stderr and "data/raw: whole" in done.stdout
+
+
+def test_verify_says_when_the_corpus_is_older_than_its_raw_text(tmp_path: Path) -> None:
+    tiny_corpus.make_data(tmp_path)
+    shutil.rmtree(tmp_path / "data/raw")
+    tiny_corpus.make_raw(tmp_path / "data/raw", tiny_corpus.STORY[1:])
+    done = sifirdan(tmp_path, "verify", "data/corpus")
+    assert done.returncode == 0 and "out of date: raw beside it" in done.stdout
+
+
+def test_a_reader_that_stops_reading_ends_the_command_quietly(data: Path) -> None:
+    command = f"{sys.executable} -m sifirdan.cli ledger | true"
+    env = {"PYTHONPATH": str(Path(__file__).parent.parent), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=data, env=env, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stderr == "" and done.returncode in (0, 141)
 
 
 def test_the_ledger_answers_for_people_and_for_machines(data: Path) -> None:

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -208,6 +209,13 @@ def test_samples_do_not_depend_on_order_or_on_workers() -> None:
                 samples.offer("too_short", "rejected", one)
             whole.merge(samples)
         assert whole.of("too_short", "rejected") == found
+
+
+def test_a_small_source_is_not_drowned_by_a_large_one() -> None:
+    few = [replace(one, source="küçük", id=f"f{n}") for n, one in enumerate(list(many())[:2])]
+    found = drawn([*many(), *few], 6)
+    assert [one.source for one in found].count("küçük") == 2 and len(found) == 6
+    assert drawn([*few, *many()], 6) == found
 
 
 def test_samples_are_bounded() -> None:

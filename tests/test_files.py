@@ -1,14 +1,17 @@
 """Finding and opening files: globs, URLs, packed files, archives, and what an archive may not do."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
 import os
+import random
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
@@ -256,6 +259,97 @@ def test_a_cut_tar_is_never_taken_for_a_whole_one(tmp_path: Path, size: int, mod
     assert [item[2] for item in walk(path)] == list(members.values())  # type: ignore[index]
 
 
+FOUR = {f"{n}.txt": f"metin {n}".encode() for n in range(4)}  # a header and a block each
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "tar": bytes, "tar.gz": gzip.compress, "tar.zst": zstd,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize("at", [0, 120, 150, 257])
+def test_a_damaged_header_is_not_the_end_of_a_tar(
+    tmp_path: Path, ending: str, number: int, at: int
+) -> None:
+    content = bytearray(office.tar_bytes(FOUR, "w"))
+    content[number * 1024 + at] ^= 0xFF
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(PACKERS[ending](bytes(content)))
+    *good, bad = walk(path)
+    assert [item[2] for item in good] == list(FOUR.values())[:number]  # type: ignore[index]
+    assert isinstance(bad, BadRecord) and bad.origin == path.name
+    assert f"the header of a member at byte {number * 1024} is wrong" in bad.reason
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_what_follows_the_end_of_a_tar_is_named(tmp_path: Path, ending: str) -> None:
+    whole = office.tar_bytes(FOUR, "w")
+    wiped = whole[:1024] + bytes(512) + whole[1536:]  # a header of zeros looks like the end
+    path = tmp_path / f"a.{ending}"
+    for content, number in ((whole + whole, 4), (wiped, 1), (whole + b"x", 4)):
+        path.write_bytes(PACKERS[ending](content))
+        *good, bad = walk(path)
+        assert [item[2] for item in good] == list(FOUR.values())[:number]  # type: ignore[index]
+        assert isinstance(bad, BadRecord)
+        assert bad.reason.startswith(f"goes on after its end mark at byte {number * 1024}")
+    zeros = {"0.txt": bytes(5000), "1.txt": b""}
+    path.write_bytes(PACKERS[ending](office.tar_bytes(zeros, "w") + bytes(3_000_000)))
+    assert [item[2] for item in walk(path)] == list(zeros.values())  # type: ignore[index]
+
+
+def test_a_zip_with_a_damaged_name_is_named(tmp_path: Path) -> None:
+    whole = office.zip_bytes({"ş.txt": b"metin", "b.txt": b"iki"})
+    wrong = whole.replace("ş".encode(), b"\xff\xfe")
+    in_directory = whole.index(b"PK\x01\x02")
+    for content in (wrong, whole[:in_directory] + wrong[in_directory:]):
+        (tmp_path / "a.zip").write_bytes(content)
+        (found,) = walk(tmp_path / "a.zip")
+        assert isinstance(found, BadRecord) and "is damaged: the directory" in found.reason
+    (tmp_path / "a.zip").write_bytes(wrong[:in_directory] + whole[in_directory:])
+    good, bad = walk(tmp_path / "a.zip")
+    assert good == ("a.zip!b.txt", "b.txt", b"iki")
+    assert isinstance(bad, BadRecord) and bad.origin == "a.zip!ş.txt"
+    assert "is damaged: the header" in bad.reason
+
+
+def long_names(tar_format: int) -> bytes:
+    """A tar whose names and times need headers of their own."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tar_format) as archive:
+        for name in ("a.txt", "ş" * 60 + ".txt", "c.txt"):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = 5, 1.5
+            archive.addfile(member, io.BytesIO(b"metin"))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("ending", "whole"),
+    [
+        ("zip", office.zip_bytes({"ş.txt": TEXT, "b.jsonl": TEXT, "c.csv": b"iki"})),
+        ("tar", long_names(tarfile.PAX_FORMAT)),
+        ("tar", long_names(tarfile.GNU_FORMAT)),
+    ],
+)
+def test_no_damage_of_an_archive_loses_members_silently(
+    tmp_path: Path, ending: str, whole: bytes
+) -> None:
+    noise = random.Random(1)
+    path = tmp_path / f"a.{ending}"
+    for _ in range(1500):
+        content = bytearray(whole)
+        for _ in range(noise.choice((1, 2, 5))):
+            content[noise.randrange(len(content))] = noise.choice((0, 255, noise.randrange(256)))
+        path.write_bytes(content)
+        count = 0
+        for file in files.walk(Place("a", path.name, str(path)), LIMITS):
+            count += 1
+            with contextlib.suppress(*files.DAMAGED):
+                if isinstance(file, File):
+                    file.stream.read()
+        assert count >= 3 or isinstance(file, BadRecord), bytes(content)
+
+
 @pytest.mark.parametrize(
     "name", ["a.zip", "a.tar", "a.tar.gz", "a.txt.gz", "a.txt.zst", "a.txt.xz"]
 )
@@ -275,6 +369,34 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     assert walk(tmp_path / "yok.txt") == [
         BadRecord("yok.txt", "cannot be opened: No such file or directory")
     ]
+
+
+def test_links_and_pipes_are_named_and_not_opened(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    touch(tmp_path, "own/a.txt", "other/b.txt")
+    (own / "c.txt").symlink_to(other / "b.txt")
+    (own / "boşa.txt").symlink_to(tmp_path / "yok.txt")
+    (own / "kendi.zip").symlink_to(own / "kendi.zip")
+    (own / "klasör").symlink_to(other)
+    os.mkfifo(own / "boru.txt")
+
+    def names(places: list[Place]) -> tuple[set[str], dict[str, str]]:
+        found = [item for place in places for item in files.walk(place, LIMITS)]
+        return {item.origin for item in found if isinstance(item, File)}, {
+            item.origin: item.reason for item in found if isinstance(item, NotRead)
+        }
+
+    read, named = names(files.find_below(own))
+    assert read == {"a.txt", "c.txt"}
+    assert named == {
+        "boşa.txt": "a link that leads nowhere", "kendi.zip": "a link that leads nowhere",
+        "klasör": "a link to a folder", "boru.txt": "a pipe, a socket or a device",
+    }  # fmt: skip
+    assert names(files.find([str(own)], tmp_path)) == (read, named)
+    read, named = names(files.find([f"{own}/**"], tmp_path))  # a ** follows links to folders
+    assert read == {"a.txt", "c.txt", "klasör/b.txt"}
+    assert named.keys() == {"boşa.txt", "kendi.zip", "boru.txt"}
+    assert walk(own) == [BadRecord("own", "cannot be opened: Is a directory")]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,32 @@ def test_I_05_encodings_are_settings(encoding: str, name: str) -> None:
         "a.html": f"<html><body>{text}</body></html>",
     }.get(name, text)
     assert texts(read(name, content.encode(encoding), encoding=encoding)) == [text]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "windows-1254"])
+def test_utf_32_is_called_so(encoding: str) -> None:
+    for content in ("\ufeffışık".encode("utf-32-le"), "\ufeffışık".encode("utf-32-be")):
+        for name in ("a.txt", "a.jsonl", "a.html"):
+            assert reasons(read(name, content, encoding=encoding)) == [
+                "byte 0: this is UTF-32; save it as UTF-8"
+            ]
+
+
+def test_utf_16_lines_are_found_in_time_that_grows_with_them_only() -> None:
+    line = json.dumps({"text": "satır"}, ensure_ascii=False) + "\n"
+    content = (line * 100_000).encode("utf-16")  # cut again for each line, it takes minutes
+    begin = time.process_time()
+    assert texts(read("a.jsonl", content, encoding="utf-16")) == ["satır"] * 100_000
+    assert time.process_time() - begin < 10
+
+
+def test_a_bad_utf_16_line_is_named_with_its_byte_in_every_block() -> None:
+    lines = ["a" * 3_000_000, "b" * 5_000_000, "iki"]  # the second spans two blocks
+    content = b"\xff\xfe" + "".join(f'{{"text": "{line}"}}\n' for line in lines).encode("utf-16-le")
+    at = len(content)
+    *good, bad = read("a.jsonl", content + b"\x00\xdc\n\x00", encoding="utf-16")
+    assert texts(good) == lines
+    assert bad == BadRecord("a.jsonl:4", f"byte {at} (0x00) is not utf-16-le")
 
 
 def test_I_05_a_wrong_setting_is_said() -> None:
@@ -189,6 +216,22 @@ def test_all_text_of_a_page_in_lines() -> None:
         "<p>Bir <b>iki</b>\n üç&nbsp;dört</p><ul><li>a<li>b</ul><script>if (a<b) {}</script>son"
     )
     assert markup.page(html) == ("Ev & iş", "Baş\nlık\nBir iki üç dört\na\nb\nson")
+
+
+@pytest.mark.parametrize("tag", ["template", "svg", "noscript"])
+def test_a_hidden_element_without_an_end_hides_nothing(tag: str) -> None:
+    assert markup.page(f"<p>bir<{tag}><p>iki<p>üç<script>x()</script>") == ("", "bir\niki\nüç")
+    closed = f"<p>bir<{tag}>a<p>b</{tag}>iki <{tag}>c</{tag}>üç"
+    assert markup.page(closed) == ("", "bir\niki üç")
+    assert markup.page(f"<{tag}>a<svg>b</{tag}>iki</svg>") == ("", "iki")
+    assert texts(read("a.html", f"<p>bir<{tag}><p>iki metin<p>üç metin".encode()))[0].endswith(
+        "iki metin\nüç metin"
+    )
+
+
+@pytest.mark.parametrize("tag", ["script", "style"])
+def test_code_without_an_end_is_no_text(tag: str) -> None:
+    assert markup.page(f"<p>bir<{tag}>if (a) <p>b</p>") == ("", "bir")
 
 
 XML = (

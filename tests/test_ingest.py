@@ -148,7 +148,7 @@ def test_I_07_quarantine_keeps_the_count_of_each_source(tmp_path: Path) -> None:
     (tmp_path / "metin").mkdir()
     (tmp_path / "metin/a.csv").write_bytes(b"no,text\n1,bir\n2,iki,uc\n3,d\xf6rt\n")
     lines = {"kind": "files", "paths": ["metin/*"], "format": "auto", "encoding": "utf-8"}
-    lines |= {"text_column": "text", "xml_element": None, "license": "own"}
+    lines |= {"text_column": "text", "xml_element": None, "license": "own", "attribution": None}
     lines |= {"uses": ["pretraining"], "text_kind": "web", "on_error": "quarantine"}
     params = make_params(tmp_path / "own", own_on_error="quarantine", sources={"tablo": lines})
     (tmp_path / "own/a.jsonl").write_bytes(b'{"text": "bir"}\n{"text": 7}\n\n{"text": "iki"}\n')
@@ -225,7 +225,7 @@ def test_a_data_set_is_a_source(tmp_path: Path, caplog: pytest.LogCaptureFixture
     source = {
         "kind": "huggingface", "path": str(tmp_path / "set"), "config": None, "split": "train",
         "revision": None, "streaming": True, "text_column": "text", "meta_columns": [],
-        "max_documents": None, "license": "own", "uses": ["ood"], "text_kind": "web",
+        "max_documents": None, "license": "own", "attribution": None, "uses": ["ood"], "text_kind": "web",
         "on_error": "stop",
     }  # fmt: skip
     params = make_params(tmp_path / "own", sources={"hazir": source})

@@ -129,3 +129,14 @@ def test_memory_does_not_grow_with_the_dump() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_500_000, "bytes; the pages together have 4 million"
+
+
+@pytest.mark.parametrize("opening", ["{{a|", "[[a|", "{|\n", "<b>", "<ref>", "[http://a "])
+def test_a_page_of_marks_that_are_never_closed_is_set_aside(opening: str) -> None:
+    """The parser's time grows with the square of their number."""
+    good = "Ankara [[Türkiye]]'nin {{a|b}} başkentidir.<ref name=x /><br>" * 400
+    texts = [good, "metin " + opening * 20_000, good]
+    found = read(dump(*(page(n, f"Sayfa {n}", text) for n, text in enumerate(texts))))
+    assert [isinstance(one, Record) for one in found] == [True, False, True]
+    assert isinstance(found[1], BadRecord)
+    assert "'Sayfa 1' leaves" in found[1].reason and found[1].origin == "tr.xml#1"

@@ -14,6 +14,9 @@ import office
 import pytest
 
 from sifirdan import runs
+from sifirdan.corpus.card import read_card
+from sifirdan.corpus.conservation import law_lines
+from sifirdan.corpus.contents import contents, contents_lines
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS, read_ledger
 from sifirdan.errors import DataError
 
@@ -68,12 +71,18 @@ def test_every_file_is_used_or_named_with_its_reason(tmp_path: Path) -> None:
     counts = runs.read_manifest(raw).counts["own"]
     assert counts["documents"] == len(used)
     assert counts["bad_records"] + counts["not_read"] == len(named)
+    unread = len(named)
     assert sorted(set(map(file_of, used | named))) == names
     for source, texts in (("eski", office.LATIN_TEXTS), ("notlar", office.UTF16_TEXTS)):
         found = corpora.raw_texts(raw, source)
         assert found == {f"own/{source}/{name}": text for name, text in texts.items()}
 
     metrics = corpora.clean(raw, tmp_path / "corpus")
+    card = read_card(tmp_path / "corpus")["sources"]
+    assert card["own"]["unread"] == unread and card["dolgu"]["unread"] == 0
+    assert any(f"; {unread} unread" in line for line in law_lines(card))
+    told = "\n".join(contents_lines(contents(tmp_path / "corpus", tmp_path / "tokens")))
+    assert f"{unread} unread (data/raw/quarantine.jsonl says why)" in told
     became = verdicts(tmp_path / "corpus")
     assert {origin for source, origin in became if source == "own"} == used.keys()
     kept = {d.origin: d.text for d in sum(corpora.stored(tmp_path / "corpus").values(), [])}

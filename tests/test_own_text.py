@@ -20,6 +20,41 @@ def test_files_are_found_in_name_order(tmp_path: Path) -> None:
     assert found == sorted(kept)
 
 
+def test_links_and_pipes_are_found_and_links_to_folders_not_entered(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own / "a", other):
+        folder.mkdir(parents=True)
+    (other / "b.txt").write_text("b")
+    (own / "a/kırık.txt").symlink_to(tmp_path / "yok.txt")
+    (own / "a/dosya.txt").symlink_to(other / "b.txt")
+    (own / "klasör").symlink_to(other)
+    (own / "a/daire").symlink_to(own)
+    (own / "kendi").symlink_to(own / "kendi")
+    os.mkfifo(own / "boru.txt")
+    found = [own_text.name_inside(path, own) for path in own_text.list_files(own)]
+    assert found == ["a/daire", "a/dosya.txt", "a/kırık.txt", "boru.txt", "kendi", "klasör"]
+    copy = tmp_path / "copy"
+    with pytest.raises(ConfigError, match=r"a/dosya.txt: not in this .*copy"):
+        own_text.refuse_missing_in_copy("own", copy=copy, root=tmp_path)
+
+
+def test_a_folder_that_cannot_be_listed_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/kapalı").mkdir(parents=True)
+    (tmp_path / "b.txt").write_text("b")
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if str(path).endswith("kapalı"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    found = [own_text.name_inside(path, tmp_path) for path in own_text.list_files(tmp_path)]
+    assert found == ["a/kapalı", "b.txt"]
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"yok: there is no such folder"):
         own_text.list_files(tmp_path / "yok")

@@ -95,6 +95,8 @@ def make_raw(raw: Path, *, with_chat: bool) -> None:
                 "uses": uses[name],
                 "reader": name,
                 "text_kind": "curated",
+                "bad_records": 0,
+                "not_read": 0,
                 "left_out": False,
             }
 

@@ -1,5 +1,6 @@
 """Why a document is in or out, answered from the ledger."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sifirdan.config import read_yaml
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS
 from sifirdan.corpus.provenance import find_row, why, why_lines
 from sifirdan.corpus.reasons import OUT, deciding, in_words
+from sifirdan.corpus.records import QUARANTINE_FILE
 from sifirdan.corpus.steps import steps_of
 from sifirdan.errors import DataError
 
@@ -47,6 +49,35 @@ def test_why_answers_for_every_kind_of_verdict(project: Path, verdict: str) -> N
     assert row.id in shown and row.origin in shown and row.license in shown
     assert told.text.split()[0] in shown
     assert ("0.910" in shown) == (verdict == "near_duplicate")
+
+
+def test_why_knows_the_places_that_gave_no_document(tmp_path: Path) -> None:
+    project = tiny_corpus.make_data(tmp_path)
+    lines = [
+        {
+            "source": "own",
+            "counted_as": "not_read",
+            "origin": "eski/resim.jpg",
+            "reason": "is none",
+        },
+        {"source": "own", "counted_as": "bad_records", "origin": "belge.csv#7", "reason": "byte 3"},
+    ]
+    quarantine = project / "data/raw" / QUARANTINE_FILE
+    quarantine.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    found = ask(project, "resim.jpg")
+    assert found["id"] is None and not found["in"]
+    assert list(why_lines(found)) == ["own: eski/resim.jpg gave no document: is none"]
+    with pytest.raises(DataError, match="no document of this corpus"):
+        ask(project, "baska.jpg")
+    both = {**lines[0], "origin": ROWS[0].origin}
+    quarantine.write_text(json.dumps(both) + "\n", encoding="utf-8")
+    shown = list(why_lines(ask(project, ROWS[0].origin)))
+    assert "gave no document" in shown[0] and ROWS[0].id in shown[1]
+
+
+def test_a_name_that_many_fit_is_answered_with_their_verdicts(project: Path) -> None:
+    with pytest.raises(DataError, match=r"documents fit '#' \(train \d+, .*; and \d+ more"):
+        ask(project, "#")
 
 
 def test_why_tells_the_rule_and_its_setting(project: Path) -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import artifacts
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sifirdan.config import build
@@ -71,6 +73,7 @@ def hugging_face(path: Path | str, **changes: Any) -> HuggingFaceSource:
             "meta_columns": [],
             "max_documents": None,
             "license": "own",
+            "attribution": None,
             "uses": ["pretraining"],
             "text_kind": "web",
             "on_error": "stop",
@@ -148,7 +151,10 @@ def test_data_set_values_that_cannot_work_are_refused(key: str, value: Any) -> N
 def test_kinds_are_told_apart_in_params() -> None:
     with pytest.raises(ConfigError, match=r"sources\.a\.kind is 'web'"):
         build(dict[str, Source], {"a": {"kind": "web"}}, "sources")
-    with pytest.raises(ConfigError, match=r"sources\.a\.max_bytes is missing"):
+    for odd in ([], {}, 3, None):
+        with pytest.raises(ConfigError, match=r"sources\.a\.kind is"):
+            build(dict[str, Source], {"a": {"kind": odd}}, "sources")
+    with pytest.raises(ConfigError, match=r"sources\.a\.max_bytes is missing, and so are format"):
         build(dict[str, Source], {"a": {"kind": "url", "files": []}}, "sources")
 
 
@@ -218,6 +224,17 @@ def test_I_08_a_cut_parquet_file_is_named(tmp_path: Path) -> None:
         read(hugging_face(tmp_path), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "values", [pa.array([2**62], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "Yok/Yer"))]
+)
+def test_a_data_set_with_a_value_that_python_cannot_hold_is_named(
+    tmp_path: Path, values: pa.Array
+) -> None:
+    pq.write_table(pa.table({"text": ["bir"], "gün": values}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="the data set cannot be read: "):
+        read(hugging_face(tmp_path), tmp_path)
+
+
 def test_a_hub_name_needs_a_revision(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"kim/veri: there is no such folder, and no revision"):
         read(hugging_face("kim/veri"), tmp_path)
@@ -240,8 +257,8 @@ def test_a_hub_that_cannot_be_reached_is_explained(
 def files_source(*paths: str, **changes: Any) -> FilesSource:
     keys: dict[str, Any] = {
         "kind": "files", "paths": list(paths), "format": "auto", "encoding": "utf-8",
-        "text_column": "text", "xml_element": None, "license": "own", "uses": ["pretraining"],
-        "text_kind": "curated", "on_error": "stop",
+        "text_column": "text", "xml_element": None, "license": "own", "attribution": None,
+        "uses": ["pretraining"], "text_kind": "curated", "on_error": "stop",
     }  # fmt: skip
     return FilesSource(**(keys | changes))
 
@@ -255,7 +272,7 @@ def url_source(files: list[UrlFile], **changes: Any) -> UrlSource:
 def dump_source(path: str, **changes: Any) -> MediaWikiSource:
     keys: dict[str, Any] = {
         "kind": "mediawiki", "path": path, "sha256": None, "max_bytes": 10**6, "license": "own",
-        "uses": ["pretraining"], "text_kind": "curated", "on_error": "stop",
+        "attribution": None, "uses": ["pretraining"], "text_kind": "curated", "on_error": "stop",
     }  # fmt: skip
     return MediaWikiSource(**(keys | changes))
 

@@ -4,6 +4,9 @@ import csv
 import datetime
 import io
 import json
+import random
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_formats import LIMITS, Found, read, reasons, texts
 
-from sifirdan.corpus import files, formats
+from sifirdan.corpus import files, formats, tables
 from sifirdan.corpus.files import File, Limits
 from sifirdan.corpus.formats import Reading
 from sifirdan.corpus.records import BadRecord, Record
@@ -36,7 +39,7 @@ def test_I_07_each_bad_line_is_named_and_none_is_lost() -> None:
         600: (b'{"text": "\xff"}', "(0xff) is not utf-8"),
         700: (b'{"text": 7}', '"text" is 7, not a string'),
         800: (b'{"text": null}', '"text" is null, not a string'),
-        850: (b"[" * 100_000, "not valid JSON"),
+        850: (b"[" * 100_000, "more than 200 deep"),
         860: (b'["metin"]', 'not an object with a key "text"'),
         870: (b'{"metin": "x"}', 'not an object with a key "text"'),
         880: (b'{"text": "x", "n": NaN}', "NaN is not JSON"),
@@ -73,6 +76,36 @@ def test_lines_are_bounded_and_the_next_one_is_found() -> None:
     )
     (reason,) = reasons(read("a.txt", b"x" * 1001, Limits(1000, 10**9, 10)))
     assert reason == "the document has more than 1000 bytes (ingest.max_document_bytes)"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_what_cannot_be_stored_as_it_stands_is_named(name: str) -> None:
+    limit = tables.MAX_DEPTH
+    too_deep = f"has lists or objects more than {limit} deep"
+
+    def nested(depth: int) -> str:
+        return '{"text": "a", "m": ' + "[" * depth + "]" * depth + "}"
+
+    for depth in (limit, 900, *range(950, 1000), 100_000):
+        assert reasons(read(name, nested(depth).encode())) == [too_deep]
+    assert texts(read(name, nested(limit - 1).encode())) == ["a"]
+    assert reasons(read(name, b'{"text": ' + b"[" * 970 + b"]" * 970 + b"}")) == [too_deep]
+    for number, digits in (("9" * 5000, 5000), ("-" + "9" * 4300, 4301)):
+        (reason,) = reasons(read(name, f'{{"text": "a", "n": {number}}}'.encode()))
+        assert reason == f"holds a number of {digits} digits, more than 4300"
+    big = int("9" * 4300)
+    (found,) = read(name, f'{{"text": "a", "n": {"9" * 4300}}}'.encode())
+    assert isinstance(found, Record) and found.meta == {"n": big}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_a_key_that_comes_twice_is_named(name: str) -> None:
+    for content, key in (
+        ('{"text": "ilk", "text": "ikinci"}', "text"),
+        ('{"text": "a", "m": [{"b": 1, "c": 2, "b": 1}]}', "b"),
+    ):
+        (reason,) = reasons(read(name, content.encode()))
+        assert reason == f'has the key "{key}" twice in one object'
 
 
 # JSON.
@@ -143,6 +176,46 @@ def test_an_open_quotation_mark_is_named() -> None:
     assert bad.origin == "a.csv:3" and "unexpected end of data" in bad.reason
 
 
+def test_a_csv_file_without_rows_or_with_a_bad_header_is_named() -> None:
+    for content in (b"text,x\n", b"text\n\n\n"):
+        assert read("a.csv", content) == [BadRecord("a.csv", "has no rows")]
+    for content, line in ((b"sep=\xff\ntext\nx\n", 1), (b"sep=;\nte\xffxt\nx\n", 2)):
+        (bad,) = read("a.csv", content)
+        assert bad.origin == f"a.csv:{line}" and "(0xff) is not utf-8" in reasons([bad])[0]
+    assert "has no column 'text'" in reasons(read("a.csv", b'sep="\ntext\nx\n'))[0]
+
+
+def test_a_broken_row_ends_where_its_quotation_marks_do() -> None:
+    content = 'text,x\n"satır bir "alıntı" devam\nikinci satır",1\n"iyi",2\n'
+    bad, good = read("a.csv", content.encode())
+    assert isinstance(bad, BadRecord) and bad.origin == "a.csv:2"
+    assert bad.reason.startswith("not valid CSV: ") and bad.reason.endswith(
+        "; passed over up to line 3"
+    )
+    assert good == Record("a.csv:4", "iyi", {"x": "2"})
+    content = 'text\n"a "b" c\nd\ne\nf" g "h\ni"\niyi\n"x" y\nson\n'
+    found = read("a.csv", content.encode())
+    assert [(item.origin, isinstance(item, Record)) for item in found] == [
+        ("a.csv:2", False), ("a.csv:7", True), ("a.csv:8", False), ("a.csv:9", True),
+    ]  # fmt: skip
+    (bad,) = read("a.csv", b'text\n"a "b" c\nd\n')  # no such mark
+    assert isinstance(bad, BadRecord) and bad.reason.endswith("; passed over up to line 3")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_columns_of_one_name_are_refused(name: str) -> None:
+    def with_header(*columns: str) -> bytes:
+        rows = [columns, [str(n) for n in range(len(columns))]]
+        return "\n".join(("," if name == "a.csv" else "\t").join(row) for row in rows).encode()
+
+    for columns, repeated in ((("text", "text"), "text"), (("text", "a", "b", "a"), "a")):
+        assert reasons(read(name, with_header(*columns))) == [f"has several columns '{repeated}'"]
+    assert read(name, with_header("", "text")) == [Record(f"{name}:2", "1", {"": "0"})]
+    assert read(name, with_header("text", "", "")) == [
+        Record(f"{name}:2", "0", {"column 2": "1", "column 3": "2"})
+    ]
+
+
 def test_a_missing_column_is_named() -> None:
     assert reasons(read("a.csv", b"ad;soyad\na;b\n")) == ["has no column 'text'; it has ad, soyad"]
     assert texts(read("a.csv", b"ad;soyad\na;b\n", text_column="soyad")) == ["b"]
@@ -184,6 +257,91 @@ def test_arrow_rows_of_files_and_streams() -> None:
         content = sink.getvalue().to_pybytes()
         assert read("a.arrow", content) == expected_rows("a.arrow")
         assert "is not a whole Arrow file" in read("a.arrow", content[:-300])[-1].reason  # type: ignore[union-attr]
+
+
+def arrow(table: pa.Table, *, stream: bool = False) -> bytes:
+    sink = pa.BufferOutputStream()
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def as_parquet(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
+
+
+def strings(content: bytes, *offsets: int) -> pa.Array:
+    """An array of strings as it lies in memory, however wrong."""
+    places = pa.py_buffer(struct.pack(f"<{len(offsets)}i", *offsets))
+    return pa.Array.from_buffers(
+        pa.string(), len(offsets) - 1, [None, places, pa.py_buffer(content)]
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 2**62], pa.timestamp("us")),
+        pa.array([0, 10**9 // 300], pa.date32()),
+        pa.array([0, 2**62], pa.duration("s")),
+        pa.array([None, 1], pa.timestamp("us", "Yok/Bolge")),
+        strings(b"ab\xff\xfe", 0, 2, 4),
+    ],
+    ids=lambda values: str(values.type),
+)
+@pytest.mark.parametrize("write", [as_parquet, arrow])
+def test_a_value_that_python_cannot_hold_costs_its_row_only(
+    values: pa.Array, write: Callable[[pa.Table], bytes]
+) -> None:
+    ending = "arrow" if write is arrow else "parquet"
+    good, bad = read(f"a.{ending}", write(pa.table({"text": ["bir", "iki"], "değer": values})))
+    assert isinstance(good, Record) and good.text == "bir"
+    assert isinstance(bad, BadRecord) and bad.origin == f"a.{ending}#1"
+    assert bad.reason.startswith(f"column 'değer' ({values.type}) holds what cannot be read: ")
+
+
+@pytest.mark.parametrize("write", [as_parquet, arrow])
+def test_a_text_that_is_not_utf_8_costs_its_row_only(write: Callable[[pa.Table], bytes]) -> None:
+    ending = "arrow" if write is arrow else "parquet"
+    bad, good = read(f"a.{ending}", write(pa.table({"text": strings(b"\xff\xfeab", 0, 2, 4)})))
+    assert isinstance(bad, BadRecord) and "column 'text' (string) holds what" in bad.reason
+    assert good == Record(f"a.{ending}#1", "ab", {})
+
+
+@pytest.mark.parametrize("name", ["text", "değer"])
+@pytest.mark.parametrize("write", [as_parquet, arrow])
+def test_two_columns_of_one_name_are_refused(name: str, write: Callable[[pa.Table], bytes]) -> None:
+    table = pa.table([["bir"], ["iki"], ["üç"]], names=["text", name, "değer"])
+    found = read(f"a.{'arrow' if write is arrow else 'parquet'}", write(table))
+    assert reasons(found) == [f"has several columns '{name}'"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_damaged_arrow_batch_is_named_and_not_touched(stream: bool) -> None:
+    for offsets in ((0, 2**30, 2, 4), (0, 3, 1, 4)):  # read, they end the process
+        table = pa.table({"text": strings(b"abcd", *offsets)})
+        (bad,) = read("a.arrow", arrow(table, stream=stream))
+        assert isinstance(bad, BadRecord) and bad.origin == "a.arrow#0"
+        last = len(offsets) - 2
+        assert bad.reason.startswith(f"is damaged, up to a.arrow#{last}: column 'text': ")
+
+
+@pytest.mark.parametrize("write", [as_parquet, arrow])
+def test_no_damage_of_a_table_ends_the_process_or_is_silent(
+    write: Callable[[pa.Table], bytes],
+) -> None:
+    numbers = list(range(20))
+    kinds = pa.array(["a", "b"] * 10).dictionary_encode()
+    whole = write(pa.table({"text": [f"metin {n}" for n in numbers], "no": numbers, "k": kinds}))
+    noise = random.Random(1)
+    for _ in range(1500):
+        content = bytearray(whole)
+        for _ in range(noise.choice((1, 2, 5))):
+            content[noise.randrange(len(content))] = noise.choice((0, 255, noise.randrange(256)))
+        found = read(f"a.{'arrow' if write is arrow else 'parquet'}", bytes(content))
+        assert len(found) >= 20 or any(isinstance(item, BadRecord) for item in found)
 
 
 def test_I_08_a_cut_parquet_file_is_named_with_its_size() -> None:

@@ -105,7 +105,7 @@ def make_raw(folder: Path, story: Sequence[Told] = STORY) -> runs.Manifest:
             output.counts[name] = {
                 "documents": len(chosen), "chars": sum(len(d.text) for d in chosen),
                 "license": license, "uses": uses, "reader": reader, "text_kind": "curated",
-                "left_out": False,
+                "bad_records": 0, "not_read": 0, "left_out": False,
             }  # fmt: skip
     return runs.read_manifest(folder)
 

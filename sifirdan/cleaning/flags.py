@@ -6,7 +6,7 @@ Not the list of what instruction data leaves out (corpus/blocked_words.json), wh
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
@@ -32,7 +32,7 @@ def flags_of(text: str) -> list[str]:
     return [name for name, test in tests if test(text)]
 
 
-def flag_reason(flags: list[str], params: FlagParams) -> str | None:
+def flag_reason(flags: Sequence[str], params: FlagParams) -> str | None:
     """The first flag that a text is dropped for, or None."""
     policies: dict[str, Policy] = vars(params)
     return next((flag for flag in flags if policies[flag] == "drop"), None)

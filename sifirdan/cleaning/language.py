@@ -8,8 +8,9 @@ that Turkish lacks, so letters decide between them. For web text; very short tex
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from sifirdan.cleaning.flags import is_asciified
@@ -213,7 +214,7 @@ def _sister(excerpt: str, letters: Counter[str]) -> str | None:
         or (foreign and len(_MIXED.findall(lowered)) > _MAX_MIXED_SHARE * num_words)
     ):
         return max(_LETTERS_OF, key=lambda name: sum(letters[x] for x in _LETTERS_OF[name]))
-    spelled = [language for word in words for language in _languages_spelling(word)]
+    spelled = list(chain.from_iterable(map(_LANGUAGES_OF.__getitem__, words)))
     for language in _SPELLINGS if spelled else ():
         if language == "uz" and not _TURKISH_LETTERS.isdisjoint(letters):
             continue
@@ -223,7 +224,17 @@ def _sister(excerpt: str, letters: Counter[str]) -> str | None:
     return None
 
 
-@lru_cache(1 << 17)  # most words of a text have been seen before
-def _languages_spelling(word: str) -> tuple[str, ...]:
-    """The languages in which a word is spelt so, of those that are told by it."""
-    return tuple(name for name, spelling in _SPELLINGS.items() if spelling.fullmatch(word))
+class _LanguagesOfWord(dict[str, tuple[str, ...]]):
+    """The languages in which a word is spelt so, of those that are told by it: a table that fills
+    itself, as most words of a text have been seen before."""
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= _MOST_WORDS:
+            self.clear()
+        found = tuple(name for name, spelling in _SPELLINGS.items() if spelling.fullmatch(word))
+        self[word] = found
+        return found
+
+
+_MOST_WORDS = 1 << 17  # that the table holds
+_LANGUAGES_OF = _LanguagesOfWord()

@@ -6,6 +6,7 @@ Not for names and postal addresses, which no rule of this kind can find.
 """
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,12 +61,14 @@ def mask_personal(text: str, params: PersonalParams) -> tuple[str, Counter[str],
 
 def find_personal(text: str) -> list[Found]:
     """Every place, in order; none overlaps another."""
-    found: list[Found] = []
+    found: list[Found] = []  # in order: a list of many numbers must not be compared pair by pair
     windows = list(_windows(text))
     for place in (*_emails(text), *_ibans(text, windows), *_numbers(text, windows)):
-        if all(place.end <= other.start or other.end <= place.start for other in found):
-            found.append(place)
-    return sorted(found, key=lambda place: place.start)
+        at = bisect(found, place.start, key=lambda other: other.start)
+        follows = at == 0 or found[at - 1].end <= place.start
+        if follows and (at == len(found) or place.end <= found[at].start):
+            found.insert(at, place)
+    return found
 
 
 # E-mail. Only what stands around an "@" is looked at: a search for an address from its first letter
@@ -75,7 +78,7 @@ _AT = re.compile(r"@|[\[(](?:at|et)[\])]")
 _LOCAL_PART = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64} ?\Z")
 _DOT = r"(?:\.| ?[\[(](?:dot|nokta)[\])] ?)"
 _LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
-_DOMAIN = re.compile(rf" ?(?:{_LABEL}{_DOT}){{1,8}}[^\W\d_]{{2,24}}(?![\w@])")
+_DOMAIN = re.compile(rf" ?(?:{_LABEL}{_DOT}){{1,8}}[^\W\d_]{{2,24}}(?![^\W_]|@)")
 
 
 def _emails(text: str) -> Iterator[Found]:
@@ -124,7 +127,9 @@ _IBAN_LENGTHS = {
     "QA": 29, "RO": 24, "RS": 22, "SA": 24, "SC": 31, "SE": 24, "SI": 19, "SK": 24, "SM": 27, "ST": 25,
     "SV": 28, "TL": 23, "TN": 24, "TR": 26, "UA": 29, "VA": 22, "VG": 24, "XK": 20,
 }  # fmt: skip
-_IBAN_START = re.compile(r"(?<![A-Za-z0-9])(?:[A-Z]{2}|tr|Tr) ?[0-9]{2}(?=[ -]?[A-Za-z0-9])")
+_IBAN_START = re.compile(
+    r"(?:[A-Z]{2}|tr|Tr)(?:(?<![A-Za-z0-9]..)|(?<=IBAN..)|(?<=[Ii]ban..)) ?[0-9]{2}(?=[ -]?[A-Za-z0-9])"
+)
 _PART_OF_IBAN = re.compile(r"[ \xa0-]?[A-Za-z0-9]")
 _ASCII_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
@@ -153,35 +158,72 @@ def iban_is_valid(iban: str) -> bool:
 
 
 # Numbers, told apart by length, prefix, check digits and grouping. Each stands alone: a longer
-# number, a decimal, a date or a word around it makes it something else.
+# number, a decimal, a date or a word around it makes it something else. What a pattern may begin with
+# comes first: it is false at most places, and quicker to try than what must not stand before.
 
 _ALONE_BEFORE = r"(?<![\w+#])(?<![0-9][.,/-])(?<!\b[A-ZÇĞİÖŞÜ]-)"
 # not inside the groups of four of an IBAN or a card that failed its check
 _NO_GROUPS_BEFORE = r"(?<![ -][0-9]{4}[ -])(?<![A-Z]{2}[0-9]{2} )"
 _ALONE_AFTER = r"(?![\w/])(?![.,-][0-9])"
 _SEP = r"[ .\-/\xa0]"
-_TCKN = re.compile(rf"{_ALONE_BEFORE}[1-9][0-9]{{10}}{_ALONE_AFTER}")
+# What has check digits may also touch an underscore, or a slash and a word.
+_CHECKED_BEFORE = r"(?<![^\W_])(?<![+#])(?<![0-9][.,/-])(?<!\b[A-ZÇĞİÖŞÜ]-)"
+_CHECKED_AFTER = r"(?![^\W_])(?!/[0-9])(?![.,-][0-9])"
+_TCKN = re.compile(
+    rf"(?=[1-9])(?:{_CHECKED_BEFORE}|(?<=[Tt][Cc])|(?<=[Tt][Cc][Kk][Nn])|(?<=[Nn][Oo]))(?:[1-9][0-9]{{10}}"
+    r"|(?<![0-9] )[1-9][0-9]{2}([ \xa0.-])[0-9]{3}\1[0-9]{3}\1[0-9]{2}(?! [0-9]))"
+    rf"{_CHECKED_AFTER}"
+)
 _CARD = re.compile(
-    rf"{_ALONE_BEFORE}{_NO_GROUPS_BEFORE}(?:[0-9]{{14,19}}"
-    r"|[0-9]{4}([ \xa0-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{1,3})?"
-    rf"|3[0-9]{{3}}([ \xa0-])[0-9]{{6}}\2[0-9]{{4,5}}){_ALONE_AFTER}"
+    rf"(?=[2-69]){_CHECKED_BEFORE}{_NO_GROUPS_BEFORE}(?:[0-9]{{14,19}}"
+    r"|[0-9]{4}([ \xa0.-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{1,3})?"
+    rf"|3[0-9]{{3}}([ \xa0.-])[0-9]{{6}}\2[0-9]{{4,5}}){_CHECKED_AFTER}"
 )
 _REST = rf"[0-9]{{3}}{_SEP}?(?:[0-9]{{2}}{_SEP}?[0-9]{{2}}|[0-9]{_SEP}[0-9]{{3}})"
 _PHONE = re.compile(
     # +90 532 …, 0090 (532) …, 0 (532) …, 0532 …, (0532) …; 444 and its like are nobody's own
-    rf"{_NO_GROUPS_BEFORE}(?:(?<![\w+])\+90{_SEP}?(?:\(0\){_SEP}?)?|{_ALONE_BEFORE}(?:0090|90 ?(?=\(?5)|\(?0))"
+    rf"(?=[0-9+(])(?:{_NO_GROUPS_BEFORE}(?:(?<![\w+])\+90{_SEP}?(?:\(0\){_SEP}?)?|{_ALONE_BEFORE}(?:0090|90 ?(?=\(?5)|\(?0))"
     rf"{_SEP}?\(?(?:[2-5][0-9]{{2}}|8[05]0)\)?{_SEP}{{0,2}}{_REST}(?!\w)"
     # 532 123 45 67: without a zero only mobile numbers in their usual groups
     rf"|{_ALONE_BEFORE}(?<![0-9] )(?:\(5[0-9]{{2}}\) ?|5[0-9]{{2}}[ -])"
     rf"[0-9]{{3}}[ -][0-9]{{2}}[ -]?[0-9]{{2}}{_ALONE_AFTER}"
     # +49 30 1234567, 0049-30-1234567
     rf"|{_NO_GROUPS_BEFORE}(?<![\w+#])(?:\+[1-9]|00[1-9][0-9]{{0,2}}[ -])"
-    r"(?:[ .()\xa0/-]{0,2}[0-9]){8,13}(?!\w)"
+    r"(?:[ .()\xa0/-]{0,2}[0-9]){8,13}(?!\w))"
 )
-# Ten bare digits are a number to call only where the text says so.
+# Ten bare digits are a number to call only where the text says so, before or after them.
+_TEN_DIGITS = re.compile(r"(?<![0-9])[2-58][0-9]{9}(?!\w)")
 _CALLED = re.compile(
-    r"(?:[Tt]el|TEL|[Tt]elefonu?|GSM|[Gg]sm|[Cc]ep|CEP)[.:]? {0,2}(5[0-9]{9})(?!\w)"
+    r"\b(?:(?:cep)?tel|telefon\w{0,5}|gsm|cep|mobil|whatsapp|faks|fax)[ .:=()/\xa0-]{0,4}(?:(?:tel\w{0,9}"
+    r"|gsm|cep|faks|hat\w{0,3}|no\w{0,3}|numara\w{0,4}|[2-58][0-9]{9})[ .,:=()/\xa0-]{0,4}){0,3}\Z",
+    re.IGNORECASE,
 )
+_CALLED_AFTER = re.compile(
+    r" ?(?:numaralı|no['’]?lu|nolu) (?:cep |sabit |mobil )?(?:tel|gsm|hat)", re.IGNORECASE
+)
+# The area codes of the 81 provinces and the TRNC, then mobile codes, toll-free and shared numbers: the
+# numbering plan of the Turkish regulator, BTK.
+_TURKISH = re.compile(
+    "2(?:[13][26]|[28][2468]|[45][268]|[67][246])|3(?:[13][28]|[24-6][2468]|[78][02468]|92)"
+    "|4(?:[16][246]|[23578][2468]|4[26])|5[0-69][0-9]|8[05]0"
+)
+# Country codes of ITU-T E.164 (list of assigned codes).
+_COUNTRY = re.compile(
+    "1|7|2(?:[07]|1[12368]|[2346][0-9]|5[0-8]|9[01789])|3(?:[0-469]|5[0-9]|7[0-9]|8[0-35-79])"
+    "|4(?:[013-9]|2[013])|5(?:[1-8]|0[0-9]|9[0-9])|6(?:[0-6]|7[02-9]|8[0-35-9]|9[0-2])"
+    "|8(?:[1246]|0[08]|5[02356]|7[08]|8[0-368])|9(?:[0-58]|6[0-8]|7[0-79]|9[2-68])"
+)
+# Countries whose numbers all have ten digits, and how these begin.
+_TEN_DIGITS_WITHIN = {
+    country: re.compile(rf"(?=[0-9]{{10}})(?:{first})")
+    for country, first in (("1", "[2-9]"), ("7", "[3-9]"), ("90", _TURKISH.pattern))
+}
+_DATE = re.compile(
+    r"(?<![0-9])(?:(?:19|20)[0-9]{2}([./-])(?:0?[1-9]|1[0-2])\1(?:0?[1-9]|[12][0-9]|3[01])"
+    r"|(?:0?[1-9]|[12][0-9]|3[01])([./-])(?:0?[1-9]|1[0-2])\2(?:19|20)[0-9]{2})(?![0-9])"
+)
+# References in groups of four, 0044-2345-6789-0, and rows of decimals, 0.212 100 50 25.
+_REFERENCE = re.compile(r"[0-9]{4}([ -])[0-9]{4}\1[0-9]{4}\1|0\.[0-9]+[ \xa0]")
 # Not numbers to call: +10.000.000.000, +100 000 000, +41.0082376
 _AMOUNT = re.compile(r"\+[0-9]{1,3}(?:(?:\.[0-9]{3})+|(?:[ .][0-9]{3})*[ .]000|\.[0-9]{4,})")
 
@@ -190,16 +232,55 @@ def _numbers(text: str, windows: list[tuple[int, int]]) -> Iterator[Found]:
     for match in _search(_CARD, text, windows):
         if card_is_valid(match[0]):
             yield Found("card", *match.span())
-    for match in _search(_PHONE, text, windows):
-        if not _AMOUNT.fullmatch(match[0]):
-            brackets = match[0].count("(") - match[0].count(")")  # one may be the sentence's
-            around = match[0][0] == "(" and brackets > 0
-            yield Found("phone", match.start() + around, match.end())
-    for match in _search(_CALLED, text, windows):
-        yield Found("phone", *match.span(1))
+    for match in _phones(text, windows):
+        brackets = match[0].count("(") - match[0].count(")")  # one may be the sentence's
+        around = match[0][0] == "(" and brackets > 0
+        yield Found("phone", match.start() + around, match.end())
+    for match in _search(_TEN_DIGITS, text, windows):
+        start, end = match.span()
+        called = _CALLED.search(text, max(0, start - 40), start) or _CALLED_AFTER.match(text, end)
+        if called and _TURKISH.match(match[0]):
+            yield Found("phone", start, end)
     for match in _search(_TCKN, text, windows):
         if tckn_is_valid(match[0]):
             yield Found("tckn", *match.span())
+
+
+def _phones(text: str, windows: list[tuple[int, int]]) -> Iterator[re.Match[str]]:
+    for start, end in windows:
+        while match := _PHONE.search(text, start, end):
+            found = is_phone(match[0])
+            start = match.end() if found else match.start() + 1  # one may follow a date
+            if found:
+                yield match
+
+
+def is_phone(number: str) -> bool:
+    """Of something in the form of a telephone number: a code that is in use, and no amount, date,
+    reference or series."""
+    if _AMOUNT.fullmatch(number) or _DATE.search(number) or _REFERENCE.match(number):
+        return False
+    groups = re.findall("[0-9]+", number)
+    digits = "".join(groups)
+    if number[0] != "+" and not digits.startswith("00") and len(digits) < 12:
+        return bool(_TURKISH.match(digits.removeprefix("0")))
+    return _is_phone_abroad(number[0] == "+", [groups[0].removeprefix("00"), *groups[1:]])
+
+
+def _is_phone_abroad(plus: bool, groups: list[str]) -> bool:
+    """Of the digits after + or 00."""
+    digits = "".join(groups)
+    country = _COUNTRY.match(digits)
+    if not country or (len(groups[0]) <= 3 and groups[0] != country[0]):
+        return False
+    own = digits[country.end() :].lstrip("0")  # +90 (0212)
+    if country[0] in _TEN_DIGITS_WITHIN and not _TEN_DIGITS_WITHIN[country[0]].match(own):
+        return False
+    if country[0] == "1" and not plus and own[3] in "01":  # 001 also begins a row of a table
+        return False
+    numbers = [int(group) for group in groups]
+    rising = len(numbers) > 4 and sorted(numbers) in (numbers, numbers[::-1])
+    return not rising and sum(len(group) == 1 for group in groups[1:]) <= 2
 
 
 def _search(
@@ -211,7 +292,7 @@ def _search(
 
 def tckn_is_valid(number: str) -> bool:
     """Eleven digits of which the last two check the others (the rule of the Turkish registry)."""
-    digits = [int(char) for char in number]
+    digits = [int(char) for char in re.sub(r"[\s.-]", "", number)]
     if len(digits) != 11 or not digits[0]:
         return False
     tenth = (7 * sum(digits[0:9:2]) - sum(digits[1:8:2])) % 10
@@ -237,7 +318,7 @@ _CARD_RANGES: tuple[tuple[int, int, range], ...] = (
 
 def card_is_valid(number: str) -> bool:
     """First digits and length of a payment card, and the check of Luhn (ISO/IEC 7812-1, annex B)."""
-    plain = re.sub(r"[\s-]", "", number)
+    plain = re.sub(r"[\s.-]", "", number)
     first = int(plain[:6])
     known = any(low <= first <= high and len(plain) in sizes for low, high, sizes in _CARD_RANGES)
     doubled = sum(sum(divmod(2 * int(char), 10)) for char in plain[-2::-2])

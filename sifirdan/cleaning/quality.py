@@ -46,8 +46,12 @@ class QualityParams:
     max_duplicate_line_share: float | None
     max_duplicate_line_char_share: float | None
     max_duplicate_paragraph_share: float | None
-    max_top_n_gram_share: dict[int, float]  # by n: characters in the most frequent n-gram of words
-    max_duplicate_n_gram_share: dict[int, float]  # by n: characters in n-grams that came before
+    max_top_n_gram_share: (
+        dict[int, float] | None
+    )  # by n: characters in the most frequent n-gram of words
+    max_duplicate_n_gram_share: (
+        dict[int, float] | None
+    )  # by n: characters in n-grams that came before
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -57,7 +61,7 @@ class QualityParams:
             elif isinstance(value, int | float):
                 require(value >= 0, name, value, "0 or more")
         for name in ("max_top_n_gram_share", "max_duplicate_n_gram_share"):
-            sizes = list(getattr(self, name))
+            sizes = list(getattr(self, name) or {})
             plain = all(isinstance(n, int) and 2 <= n <= 20 for n in sizes)
             require(plain and sizes == sorted(sizes), name, sizes, "sizes from 2 to 20, rising")
         wanted = self.min_stop_words or 0
@@ -145,10 +149,10 @@ def _repetition_checks(
     yield "duplicate_line_chars", chars, None, params.max_duplicate_line_char_share
     paragraphs = duplicate_share(tokens.paragraphs)
     yield "duplicate_paragraphs", paragraphs, None, params.max_duplicate_paragraph_share
-    for n, limit in params.max_top_n_gram_share.items():
+    for n, limit in (params.max_top_n_gram_share or {}).items():
         share = top_n_gram_share(tokens, n, enough=0.0 if exact else limit)
         yield f"top_{n}_gram", share, None, limit
-    limits = params.max_duplicate_n_gram_share
+    limits = params.max_duplicate_n_gram_share or {}
     lowest = 0.0 if exact else min(limits.values(), default=0.0)
     for n, limit in limits.items():
         share = duplicate_n_gram_share(tokens, n, enough=lowest)

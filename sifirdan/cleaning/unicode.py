@@ -16,9 +16,6 @@ _LETTERS = "ıİşŞğĞüÜöÖçÇâÂîÎûÛéèêëáàäÄñóôíúßéÉ
 _COMBINING = "\u0302\u0306\u0307\u0308\u0327"  # the marks of decomposed Turkish letters
 _MARKS = "‘’‚“”„†•…‹›‐–—€₺™−\u200b\u200e\u2009\u202f\ufeff\xa0¡§©«\xad®°±²³´·¹º»¼½¾¿×"
 _CODE_PAGES = ("cp1252", "cp1254", "latin-1")
-# A form that ends in one of these may also be a letter and an ordinary mark („Ä“, «PAPÂ»). It is
-# mended inside a word ('KÃ–Y'), or beside a form that cannot be anything else.
-_ORDINARY = "“”‘’‚„–—…•‹›«»\xa0"
 # Emoji take four bytes: 'ðŸ˜€', or 'ğŸ˜€' through the Turkish code page.
 _EMOJI = re.compile("[ðğ][Ÿ\x9f][\x80-\xbf‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ€]{2}")
 _MOST_PASSES = 4  # a text may have gone through the mill more than once
@@ -63,7 +60,20 @@ def _misreadings() -> dict[str, str]:
 
 _MISREADINGS = _misreadings()
 _MISREAD = re.compile("|".join(map(re.escape, sorted(_MISREADINGS, key=len, reverse=True))))
-_AMBIGUOUS = {form for form in _MISREADINGS if len(form) == 2 and form[1] in _ORDINARY}
+# A capital and a sign may also be just that: „Ä“, «PAPÂ», HÂLÂ², IRMÃ§, ⟨Â²⟩. What stands around them
+# tells, or a form elsewhere in the text that cannot be anything else.
+_DOUBTFUL = {
+    form
+    for form in _MISREADINGS
+    if len(form) == 2
+    and form[0] in "ÂÃÄÌ"
+    and unicodedata.category(form[1]) not in ("Lu", "Ll", "Cc")
+}
+# Of these what stands for a letter; à and í end in a space and a hyphen, as capitals do (IRMÃ DE).
+_LETTER_FORMS = {form for form in _DOUBTFUL if form[0] in "ÃÄ" and form[1] not in "\xa0\xad"}
+# Two of these in a row are no text.
+_NEVER_TWICE = _LETTER_FORMS | {"Â\xa0"}
+_CLAUSE_END = re.compile(r"(?:[.!?…]|\w[a-zçğıöşü][,;:)])\Z")
 
 
 def mend_mojibake(text: str) -> tuple[str, int]:
@@ -82,19 +92,36 @@ def mend_mojibake(text: str) -> tuple[str, int]:
 def _mend_pass(text: str) -> tuple[str, int]:
     if not _MISREAD.search(text) and not _EMOJI.search(text):
         return text, 0
-    count = 0
     text, emoji = _EMOJI.subn(_emoji, text)
-    sure = emoji or any(match[0] not in _AMBIGUOUS for match in _MISREAD.finditer(text))
+    if not (emoji or any(map(_is_sure, _MISREAD.finditer(text)))):
+        return text, 0
+    text, count = _MISREAD.subn(lambda match: _MISREADINGS[match[0]], text)
+    return text, count + emoji
 
-    def mend(match: re.Match[str]) -> str:
-        nonlocal count
-        inside = text[match.end() : match.end() + 1].isalpha()
-        if match[0] in _AMBIGUOUS and not (sure or inside):
-            return match[0]
-        count += 1
-        return _MISREADINGS[match[0]]
 
-    return _MISREAD.sub(mend, text), count + emoji
+def _is_sure(match: re.Match[str]) -> bool:
+    """True where no capital with a sign after it can be meant."""
+    form, text, start = match[0], match.string, match.start()
+    before, after = text[start - 1 : start], text[match.end() : match.end() + 1]
+    if form not in _DOUBTFUL:
+        return True
+    if form[0] == "Â" and "\u0302" in text[max(0, start - 40) : match.end() + 40]:
+        return False  # operators of physics: iÂ²B̂
+    if before.islower():  # mÂ²
+        return True
+    if form in _NEVER_TWICE and text[max(0, start - 2) : start] in _NEVER_TWICE:
+        return True
+    if form in _LETTER_FORMS:  # GÃ¼ney, KÃ–Y, Ä°stanbul, but not IRMÃ§ nor Ä±B
+        upper = _MISREADINGS[form].isupper()
+        fits = after.isupper() if upper else after.islower()
+        return fits or (upper and after.islower() and not before.isupper())
+    if form[0] == "Ì":  # a mark over the letter before
+        return before.isupper() and after.isalpha()
+    if form in ("Â\xa0", "Â»") and _CLAUSE_END.search(text, max(0, start - 3), start):
+        return True
+    if form in ("Â¡", "Â¿", "Â«"):
+        return after.isalpha() and (not before or before.isspace())
+    return form[0] == "Â" and form != "Â»" and before.isdecimal()  # 5Â°
 
 
 _BYTES = {
@@ -119,16 +146,21 @@ _WITNESS = re.compile(
     r"|diye|iki|yeni|\w+(?:[ýiuü]yor|larý|dýr|mýþ|sýz)|\w{3,}(?:ýr|ý[kn]|ýn[ae]|ýný|ýnd[ae]n?|ð[ýiuü]n?))\b"
 )
 
+_DOTLESS_WORD = re.compile(r"(?=[^\WA-ZÇÖÜÝ])\w*ý")  # written small: Hostýn is a name
+
 
 def _mend_turkish_letters(text: str) -> tuple[str, int]:
     """ð, ý and þ that stand for ğ, ı and ş. Other languages have these letters too, so it takes two
-    signs of Turkish, the share of ı that Turkish has (Icelandic has few ý), and nothing foreign."""
+    signs of Turkish, the share of ı that Turkish has (Icelandic has few ý), and nothing foreign;
+    where ý is the only one, also a Turkish word with it: it ends Czech names (Novotný)."""
     if not looks_misread(text):
         return text, 0
     dotless = text.count("ý") + text.count("Ý")
     found = sum(map(text.count, "ðþÐÞ")) + dotless
     witnesses = {match[0] for match in _WITNESS.finditer(text)}
     if dotless * 4 < found or _ONLY_ELSEWHERE.search(text) or len(witnesses) < 2:
+        return text, 0
+    if found == dotless and not any(map(_DOTLESS_WORD.match, witnesses)):
         return text, 0
     return text.translate(_TURKISH_LETTERS), found
 

@@ -20,6 +20,7 @@ from sifirdan.errors import DataError
 CARD_FILE = "data_card.json"
 PAGE_FILE = "README.md"
 FORMAT_VERSION = 1
+NOT_ALLOWED = "all: licence not allowed"  # of a source that ingest left out
 
 # What the licence asks to be said, or what a reader of the card should know, by reader.
 PROVENANCE = {
@@ -67,8 +68,11 @@ def card_content(
         name: {
             "uses": raw.counts[name]["uses"],
             "reader": raw.counts[name]["reader"],
-            "from": _all_public(described.get(name, {"kind": "own files"})),
-            "note": PROVENANCE.get(raw.counts[name]["reader"], ""),
+            "from": _all_public(described.get(name, {"kind": "files of your own"})),
+            "note": described.get(name, {}).get("attribution")
+            or PROVENANCE.get(raw.counts[name]["reader"], ""),
+            "left_out": raw.counts[name]["left_out"],
+            "unread": raw.counts[name]["bad_records"] + raw.counts[name]["not_read"],
             **account,
         }
         for name, account in summary.items()
@@ -85,10 +89,12 @@ def card_content(
 
 
 def license_shares(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By licence: its sources, and documents, characters and share of the training text."""
+    """By licence: its sources, and documents, characters and share of the training text; only what
+    gave any."""
     total = sum(account["chars_out"]["train"] for account in summary.values())
     shares: dict[str, dict[str, Any]] = {}
-    for name, account in sorted(summary.items(), key=lambda item: item[1]["license"]):
+    giving = {name: account for name, account in summary.items() if account["out"]["train"]}
+    for name, account in sorted(giving.items(), key=lambda item: item[1]["license"]):
         entry = shares.setdefault(
             account["license"], {"sources": [], "train_documents": 0, "train_chars": 0}
         )
@@ -152,14 +158,21 @@ def card_page(content: Mapping[str, Any]) -> str:
         ["split", "documents", "characters", "bytes"],
         [[name, s["documents"], s["chars"], s["bytes"]] for name, s in splits.items()],
     )
-    lines += ["", "## Sources", "", "Documents in = out + rejected + duplicates, for every source."]
+    lines += [
+        "",
+        "## Sources",
+        "",
+        "Documents in = out + rejected + duplicates, for every source.",
+        "Unread: places and files that gave no document; data/raw/quarantine.jsonl says why.",
+    ]
     lines += table(
-        ["source", "licence", "uses", "documents in", "out", "rejected", "duplicates"],
+        ["source", "licence", "uses", "unread", "documents in", "out", "rejected", "duplicates"],
         [
             [
                 name,
                 entry["license"],
                 ", ".join(entry["uses"]),
+                NOT_ALLOWED if entry["left_out"] else entry["unread"],
                 entry["in"],
                 sum(entry["out"].values()),
                 counted(entry["rejected"]),
@@ -172,8 +185,9 @@ def card_page(content: Mapping[str, Any]) -> str:
     lines += [f"- `{name}`: {origin(entry['from'])}" for name, entry in sources.items()]
     lines += ["", "## Licences of the training text"]
     lines += license_table(content["licenses"])
-    lines += ["", "## Provenance", ""]
-    lines += [f"- `{name}`: {entry['note']}" for name, entry in sources.items() if entry["note"]]
+    if notes := {name: entry["note"] for name, entry in sources.items() if entry["note"]}:
+        lines += ["", "## Provenance", ""]
+        lines += [f"- `{name}`: {note}" for name, note in notes.items()]
     flagged = {name: entry["flags"] for name, entry in sources.items() if entry["flags"]}
     if flagged:
         lines += ["", "## Flags", "", "Marked in the ledger, in documents:", ""]
@@ -209,7 +223,7 @@ def step_lines(step: Mapping[str, Any], sources: Mapping[str, Any]) -> list[str]
 
 def origin(described: Mapping[str, Any]) -> str:
     """Where a source comes from, as a sentence."""
-    hidden = ("license", "uses", "reader")  # said elsewhere
+    hidden = ("license", "uses", "reader", "attribution")  # said elsewhere
     shown = {k: v for k, v in described.items() if k not in hidden and v is not None}
     parts = [
         f"{key} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"

@@ -90,18 +90,27 @@ def _id_text(words: Iterable[np.uint64]) -> str:
 # Of finished folders.
 
 
-def law_lines(summary: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The law in numbers, a line a source: 'own: 5 in = 3 out + 1 rejected + 1 duplicates'."""
+def law_lines(sources: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The law in numbers, a line a source: 'own: 5 in = 3 out + 1 rejected + 1 duplicates'; `sources`
+    as in the data card."""
     lines = []
-    for name, account in summary.items():
+    for name, account in sources.items():
         out, rejected, duplicates = (
             sum(account[part].values()) for part in ("out", "rejected", "duplicates")
         )
         lines.append(
             f"{name}: {account['in']:,} in = {out:,} out + {rejected:,} rejected"
-            f" + {duplicates:,} duplicates"
+            f" + {duplicates:,} duplicates{unread_note(account)}"
         )
     return lines
+
+
+def unread_note(source: Mapping[str, Any]) -> str:
+    """What never became a document, for behind a line about a source; often nothing."""
+    if source["left_out"]:
+        return f"; left out: {source['license']} is not in ingest.allowed_licenses"
+    unread = source["unread"]
+    return f"; {unread:,} unread (data/raw/quarantine.jsonl says why)" if unread else ""
 
 
 def corpus_problems(corpus: Path, raw: Path | None) -> list[str]:

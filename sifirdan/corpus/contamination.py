@@ -19,10 +19,14 @@ import numpy as np
 from sifirdan.corpus import records
 from sifirdan.corpus.disk_rows import Buckets, DiskRows, buckets_for
 from sifirdan.corpus.records import Document
-from sifirdan.corpus.shingles import Ragged, ngrams, word_hashes, words_of
+from sifirdan.corpus.shingles import MASK, Ragged, ngrams, word_hashes, words_of
 from sifirdan.errors import DataError, require
 
-BITS_A_HASH = 32  # of the bit table, memory allowing: one in 32 strange n-grams passes it
+# The bit table is a Bloom filter (Bloom 1970): of strange n-grams one in 400 passes it, so that a
+# search touches little of what lies on disk.
+BITS_A_HASH = 16  # at least, memory allowing
+PROBES = 4
+_BLOCK = 512  # sorted hashes that are read together: 4 KB
 BATCH_CHARS = 1 << 20
 
 
@@ -36,7 +40,7 @@ class ContaminationParams:
 
     def check(self, key: str) -> None:
         """Refuse values that cannot work; `key` is this section's dotted name."""
-        require(self.words >= 2, f"{key}.words", self.words, "2 or more")
+        require(2 <= self.words <= 100, f"{key}.words", self.words, "from 2 to 100")
         allowed = f"from 1 to {key}.words, {self.words}"
         require(
             1 <= self.short_words <= self.words, f"{key}.short_words", self.short_words, allowed
@@ -100,7 +104,7 @@ class _HashTable:
 
     def __init__(self, folder: Path, memory_mb: int) -> None:
         self._folder, self._memory_mb = folder, memory_mb
-        self._sorted: np.ndarray | None = None
+        self._firsts: np.ndarray | None = None  # of each block of the sorted hashes
         self._bits = np.zeros(0, np.uint8)
         if (folder / "bits").exists():
             self._open()
@@ -117,7 +121,9 @@ class _HashTable:
             buckets.append_by_hash(rows)
         hashes = DiskRows(self._folder / "sorted", 1)
         for number in range(count):
-            hashes.append(np.unique(buckets.take(number)))
+            values = buckets.take(number)[:, 0]
+            values.sort()  # np.unique would hash them first, at six times the cost
+            hashes.append(values[np.diff(values, prepend=values[:1] ^ np.uint64(1)) != 0])
         self._rows.close()
         self._rows.path.unlink()
         num_bits = min(
@@ -125,32 +131,62 @@ class _HashTable:
             ((self._memory_mb << 20) * 8).bit_length() - 1,
         )
         bits = np.zeros(1 << (num_bits - 3), np.uint8)
+        firsts = [np.zeros(0, np.uint64)]
         for _, rows in hashes.blocks():
-            places = rows[:, 0] >> np.uint64(64 - num_bits)
-            np.bitwise_or.at(bits, places >> np.uint64(3), _bit_of(places))
+            firsts.append(rows[::_BLOCK, 0])  # BLOCK_ROWS is a multiple of it
+            for number in range(PROBES):
+                places = _places(rows[:, 0], number, num_bits)
+                while len(places):  # of two places in one byte one is lost
+                    bits[places >> np.uint64(3)] |= _bit_of(places)
+                    places = places[~_are_set(bits, places)]
         hashes.close()
         bits.tofile(self._folder / "bits")
+        np.concatenate(firsts).tofile(self._folder / "firsts")
         self._open()
 
     def contains(self, values: np.ndarray) -> np.ndarray:
         """Which of the values are in the set, bool, in the shape of `values`."""
-        assert self._sorted is not None, "finish() comes first"
+        assert self._firsts is not None, "finish() comes first"
         found = np.zeros(len(values), bool)
-        if len(self._sorted):
-            places = values >> self._shift
-            maybe = np.flatnonzero(self._bits[places >> np.uint64(3)] & _bit_of(places))
-            asked = values[maybe]
-            at = np.searchsorted(self._sorted, asked)
-            at[at == len(self._sorted)] = 0
-            found[maybe] = self._sorted[at] == asked
+        if len(self._firsts):
+            maybe = np.arange(len(values))
+            for number in range(PROBES):
+                places = _places(values[maybe], number, self._num_bits)
+                maybe = maybe[_are_set(self._bits, places)]
+            found[maybe] = self._holds(values[maybe])
+        return found
+
+    def _holds(self, values: np.ndarray) -> np.ndarray:
+        """The answer of the sorted hashes themselves. Their blocks are read and not mapped: mapped
+        pages, and those that the system maps around them, would count as memory until the end."""
+        assert self._firsts is not None, "finish() comes first"
+        found = np.zeros(len(values), bool)
+        order = np.argsort(values)
+        blocks = np.searchsorted(self._firsts, values[order], side="right") - 1
+        blocks[blocks < 0] = 0  # smaller than all: in no block
+        starts = np.flatnonzero(np.diff(blocks, prepend=-1))
+        parts = np.split(order, starts[1:])
+        with open(self._folder / "sorted", "rb", buffering=0) as file:
+            for block, part in zip(blocks[starts].tolist(), parts, strict=len(order) > 0):
+                file.seek(block * _BLOCK * 8)
+                found[part] = np.isin(values[part], np.fromfile(file, np.uint64, _BLOCK))
         return found
 
     def _open(self) -> None:
         self._bits = np.asarray(np.memmap(self._folder / "bits", np.uint8, "r"))
-        self._shift = np.uint64(64 - (len(self._bits) * 8).bit_length() + 1)
-        path = self._folder / "sorted"
-        empty = path.stat().st_size == 0
-        self._sorted = np.zeros(0, np.uint64) if empty else np.memmap(path, np.uint64, "r")
+        self._num_bits = (len(self._bits) * 8).bit_length() - 1
+        self._firsts = np.fromfile(self._folder / "firsts", np.uint64)
+
+
+def _places(values: np.ndarray, number: int, num_bits: int) -> np.ndarray:
+    """The place of each hash in a table of 2**num_bits bits; another one for each number."""
+    odd = np.uint64(2 * number * 0x9E3779B97F4A7C15 + 1 & MASK)
+    return (values * odd) >> np.uint64(64 - num_bits)
+
+
+def _are_set(bits: np.ndarray, places: np.ndarray) -> np.ndarray:
+    found: np.ndarray = bits[places >> np.uint64(3)] & _bit_of(places) != 0
+    return found
 
 
 def _bit_of(places: np.ndarray) -> np.ndarray:

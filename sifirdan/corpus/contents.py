@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan import runs
-from sifirdan.corpus.card import license_shares
+from sifirdan.corpus.card import license_shares, read_card
+from sifirdan.corpus.conservation import unread_note
 from sifirdan.corpus.ledger_file import SPLITS, read_summary
+from sifirdan.corpus.reasons import NOT_FOR_PRETRAINING
 from sifirdan.corpus.shard_rows import token_counts
 from sifirdan.errors import DataError
 
@@ -21,6 +23,7 @@ def contents(corpus: Path, tokens: Path) -> dict[str, Any]:
     "tokens_note" says why."""
     manifest = runs.read_manifest(corpus, made_by="clean")
     summary = read_summary(corpus)
+    card = read_card(corpus)["sources"]
     counted, note = _tokens_of(corpus, manifest, tokens)
     unit = "chars" if counted is None else "tokens"
     train = {
@@ -33,6 +36,8 @@ def contents(corpus: Path, tokens: Path) -> dict[str, Any]:
             **account,
             "tokens": None if counted is None else {s: counted[s][name] for s in SPLITS},
             "train_share": train[name] / total if total else 0.0,
+            "unread": card[name]["unread"],
+            "left_out": card[name]["left_out"],
         }
         for name, account in summary.items()
     }
@@ -69,6 +74,7 @@ def contents_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _aligned([head, *rows], text_columns=2)
     yield ""
     yield f"share: of {found['share_of']}; in = train + val + test + ood + rejected + duplicates"
+    yield "chars, tokens: of all four splits"
     if found["tokens_note"]:
         yield f"tokens: {found['tokens_note']}"
     yield ""
@@ -79,11 +85,15 @@ def contents_lines(found: Mapping[str, Any]) -> Iterator[str]:
         name: Counter(account["rejected"]) + Counter(account["duplicates"])
         for name, account in found["sources"].items()
     }
-    if any(reasons.values()):
+    notes = {name: unread_note(account) for name, account in found["sources"].items()}
+    if any(reasons.values()) or any(notes.values()):
         yield ""
     for name, counts in reasons.items():
-        if counts:
-            yield f"out of {name}: " + ", ".join(f"{r} {n:,}" for r, n in counts.most_common())
+        said = ", ".join(f"{r} {n:,}" for r, n in counts.most_common())
+        if said or notes[name]:
+            yield f"out of {name}: {said or 'none'}{notes[name]}"
+    if any(NOT_FOR_PRETRAINING in counts for counts in reasons.values()):
+        yield f"{NOT_FOR_PRETRAINING}: read by prepare_chat; --withdraw SOURCE tells what they touched"
 
 
 def _tokens_of(

@@ -13,10 +13,11 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from sifirdan.corpus import markup
+from sifirdan.corpus.files import NotRead
 from sifirdan.corpus.records import BadRecord, Record
 from sifirdan.text import replace_surrogates
 
-Found = Record | BadRecord
+Found = Record | BadRecord | NotRead
 Reader = Callable[[IO[bytes], str, int], Iterator[Found]]
 
 
@@ -41,29 +42,47 @@ def read_pdf(stream: IO[bytes], origin: str, max_bytes: int) -> Iterator[Found]:
 
 
 def read_docx(stream: IO[bytes], origin: str, max_bytes: int) -> Iterator[Found]:
-    """One document: paragraphs and tables in their order, without headers, footers and notes."""
+    """One document: paragraphs and tables in their order, as they stand after all changes that are
+    tracked, without headers, footers and notes."""
     import docx
-    from docx.table import Table
 
     _refuse_large(stream, max_bytes)
     document = docx.Document(stream)
-    text = "\n".join(_docx_lines(document, Table)).strip()
+    text = _docx_text(document.element.body).strip()
     if text:
         yield _document(origin, text, document.core_properties.title)
     else:
         yield BadRecord(origin, "the document holds no text")
 
 
-def _docx_lines(container: Any, table: Any) -> Iterator[str]:
-    for block in container.iter_inner_content():
-        if not isinstance(block, table):
-            yield block.text
-            continue
-        for row in block.rows:
-            # A merged cell comes once for each column it spans.
-            cells = {id(cell._tc): cell for cell in row.cells}.values()
-            texts = (" ".join(" ".join(_docx_lines(c, table)).split()) for c in cells)
-            yield " | ".join(filter(None, texts))
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_DOCX_SIGNS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+_DOCX_GONE = ("del", "moveFrom")  # text that has been deleted, or moved to elsewhere
+_CELL_END = "\0"  # no XML can hold it
+
+
+def _docx_text(element: Any) -> str:
+    """All text of an element, whatever it is wrapped in (a form, a change, a text box); a paragraph
+    and a row of a table end with a line break."""
+    tag = str(element.tag)
+    name = tag.removeprefix(_WORD)
+    if name in _DOCX_GONE or name.endswith("Pr") or tag.endswith("}Fallback"):
+        return ""  # properties are no text, and a fallback says the same for older programs
+    if name == "t":
+        return element.text or ""
+    if name == "br":
+        return "\n" if element.get(_WORD + "type", "textWrapping") == "textWrapping" else ""
+    inside = _DOCX_SIGNS.get(name, "") + "".join(map(_docx_text, element))
+    match name:
+        case "p":
+            return inside + "\n"
+        case "txbxContent":  # it hangs inside a paragraph
+            return "\n" + inside
+        case "tc":
+            return " ".join(inside.split()) + _CELL_END
+        case "tr":
+            return " | ".join(filter(None, inside.split(_CELL_END))) + "\n"
+    return inside
 
 
 def read_epub(stream: IO[bytes], origin: str, max_bytes: int) -> Iterator[Found]:
@@ -75,21 +94,41 @@ def read_epub(stream: IO[bytes], origin: str, max_bytes: int) -> Iterator[Found]
         place = package.attrib["full-path"]
         opf = ET.fromstring(book.read(place))
         title = next((e.text for e in opf.iter() if markup.local_name(e) == "title"), None)
-        files = {e.attrib["id"]: e for e in opf.iter() if markup.local_name(e) == "item"}
+        items = {e.attrib["id"]: e for e in opf.iter() if markup.local_name(e) == "item"}
         spine = [e.attrib["idref"] for e in opf.iter() if markup.local_name(e) == "itemref"]
         count = 0
-        for item in (files[name] for name in spine if name in files):
-            name = posixpath.normpath(
-                posixpath.join(posixpath.dirname(place), unquote(item.attrib["href"]))
-            )
-            if "html" not in item.attrib.get("media-type", ""):
+        for name in spine:
+            if name not in items:
+                yield BadRecord(f"{origin}!{name}", "the book lists this chapter and has no such")
+            elif found := _epub_chapter(book, place, items[name], origin, title or ""):
+                yield found
+            else:
                 continue
-            chapter, text = markup.page(book.read(name).decode("utf-8-sig"))
-            if text:
-                yield _document(f"{origin}!{name}", text, chapter or title, book=title or "")
-                count += 1
+            count += 1
     if not count:
         yield BadRecord(origin, "the book holds no text")
+
+
+def _epub_chapter(
+    book: zipfile.ZipFile, package: str, item: ET.Element, origin: str, title: str
+) -> Found | None:
+    """One chapter; None where it holds no text, as a cover does."""
+    path = posixpath.join(posixpath.dirname(package), unquote(item.attrib["href"]))
+    name = posixpath.normpath(path)
+    kind = item.attrib.get("media-type", "html")
+    if kind.startswith("image/") and kind != "image/svg+xml":
+        return None
+    if "html" not in kind and kind not in _OLD_CHAPTERS:
+        return NotRead(f"{origin}!{name}", f"a page of the kind {kind}")
+    try:
+        chapter, text = markup.page(book.read(name).decode("utf-8-sig"))
+    except Exception as error:  # as below; the other chapters are whole
+        return BadRecord(f"{origin}!{name}", f"the chapter cannot be read: {_reason(error)}")
+    return _document(f"{origin}!{name}", text, chapter or title, book=title) if text else None
+
+
+# What older books call their chapters.
+_OLD_CHAPTERS = ("text/xml", "application/xml", "application/x-dtbook+xml", "text/x-oeb1-document")
 
 
 def _guarded(reader: Reader, kind: str) -> Reader:
@@ -102,10 +141,13 @@ def _guarded(reader: Reader, kind: str) -> Reader:
         except (
             Exception
         ) as error:  # of a damaged file these libraries raise whatever they stumble on
-            reason = " ".join(str(error).split()) or type(error).__name__
-            yield BadRecord(origin, f"cannot be read as {kind}: {reason}")
+            yield BadRecord(origin, f"cannot be read as {kind}: {_reason(error)}")
 
     return read
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 READERS: dict[str, Reader] = {

@@ -10,6 +10,7 @@ from sifirdan.corpus.files import File, LimitReached, Limits
 
 BLOCK_BYTES = 8 << 20
 UTF8_MARK = b"\xef\xbb\xbf"
+UTF32_MARKS = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")  # the first begins with one of UTF-16
 UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 _TURKISH_BYTES = "çğıöşüÇĞİÖŞÜ".encode("windows-1254")
@@ -94,10 +95,11 @@ def _lines_utf16(stream: io.BufferedReader, limits: Limits) -> Iterator[tuple[st
     rest, searched, more = b"", 0, True
     while more:
         block = stream.read(BLOCK_BYTES)
-        rest, more = rest + block, bool(block)
+        rest, more, begin = rest + block, bool(block), 0
         while (found := _find_pair(rest, lf, searched)) >= 0:
-            yield decode(rest[: found + 2], encoding, at=start)
-            start, rest, searched = start + found + 2, rest[found + 2 :], 0
+            yield decode(rest[begin : found + 2], encoding, at=start + begin)
+            begin = searched = found + 2
+        start, rest = start + begin, rest[begin:]  # once a block, as it copies all that is left
         searched = len(rest) // 2 * 2
         if len(rest) > limits.max_document_bytes:
             raise LimitReached(_too_large("the line", limits))

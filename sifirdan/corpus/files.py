@@ -15,6 +15,7 @@ import lzma
 import os
 import shutil
 import stat
+import struct
 import tarfile
 import tempfile
 import zipfile
@@ -36,7 +37,7 @@ BLOCK_BYTES = 1 << 20  # what is read at once
 EMPTY = "the file is empty"
 ARCHIVES = (".zip", ".tar")
 _LONG_ENDINGS = {".tgz": ".tar.gz", ".tbz2": ".tar.bz2", ".txz": ".tar.xz", ".tzst": ".tar.zst"}
-_TAR_END = bytes(1024)  # two empty blocks close an archive
+_TAR_END = 1024  # two blocks of zeros close an archive
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _find_local(pattern: str, root: Path) -> list[Place]:
     else:
         start = Path(_fixed_part(pattern))
         found = glob.glob(pattern, root_dir=root, recursive=True)
-        paths = [root / name for name in found if (root / name).is_file()]
+        paths = [root / name for name in found if not (root / name).is_dir()]
     base = start if os.path.isabs(pattern) else root
     return [
         Place(own_text.storable_name(Path(os.path.relpath(p, base)).as_posix()), p.name, str(p))
@@ -186,7 +187,7 @@ def _find_remote(pattern: str) -> list[Place]:
 
 def walk(place: Place, limits: Limits) -> Iterator[File | BadRecord | NotRead]:
     """The file of a place, or its members if it is an archive."""
-    if reason := _not_meant(place.name):
+    if reason := _not_meant(place.name) or _no_file(place.path):
         yield NotRead(place.origin, reason)
         return
     try:
@@ -236,11 +237,12 @@ class _Budget:
 
 
 class _Counted(io.RawIOBase):
-    """An unpacked stream that is paid for as it is read; remembers its last bytes."""
+    """An unpacked stream that is paid for as it is read; knows where the zeros at its end begin."""
 
     def __init__(self, inner: IO[bytes], budget: _Budget) -> None:
         self._inner, self._budget = inner, budget
-        self.tail = b""
+        self.num_read = 0
+        self.zeros_from = 0
 
     def readable(self) -> bool:
         return True
@@ -249,7 +251,9 @@ class _Counted(io.RawIOBase):
         block = self._inner.read(len(buffer))
         self._budget.spend(len(block))
         buffer[: len(block)] = block
-        self.tail = (self.tail + block[-len(_TAR_END) :])[-len(_TAR_END) :]
+        if content := block.rstrip(b"\0"):
+            self.zeros_from = self.num_read + len(content)
+        self.num_read += len(block)
         return len(block)
 
 
@@ -300,14 +304,30 @@ def _not_meant(name: str) -> str | None:
     return "the lock file of an office program" if base.startswith("~$") else None
 
 
+def _no_file(path: str) -> str | None:
+    """Why a local path is no file that could be read; to open a pipe would wait for ever."""
+    if "://" in path or os.path.isfile(path):
+        return None
+    if os.path.isdir(path):
+        return "a link to a folder" if os.path.islink(path) else None
+    if os.path.exists(path):
+        return "a pipe, a socket or a device"
+    return "a link that leads nowhere" if os.path.islink(path) else None
+
+
 # Archives. A member's name is used for nothing but its origin and its endings.
+
+# What zipfile and tarfile stumble on in a damaged header: names that are not in the encoding they
+# claim, or too short, fields that are cut off, numbers that are none, places before the start.
+_SLIPS = (ValueError, LookupError, OverflowError, struct.error)
 
 
 def _zip_members(
     origin: str, stream: io.BufferedReader, budget: _Budget, limits: Limits
 ) -> Iterator[File | BadRecord | NotRead]:
-    with seekable(stream) as whole, zipfile.ZipFile(whole) as archive:
-        members = [member for member in archive.infolist() if not member.is_dir()]
+    with seekable(stream) as whole, _open_zip(whole) as archive:
+        # Not by is_dir(), which fails on a name that damage has emptied.
+        members = [one for one in archive.infolist() if not one.filename.endswith("/")]
         _check_count(len(members), limits)
         for member in sorted(members, key=lambda member: member.filename):
             place = f"{origin}!{member.filename}"
@@ -319,10 +339,37 @@ def _zip_members(
                 yield BadRecord(place, "is encrypted")
             else:
                 try:
-                    with archive.open(member) as packed:
+                    with _open_zip_member(archive, member) as packed:
                         yield from _member(place, member.filename, packed, budget)
                 except DAMAGED as error:
                     yield BadRecord(place, describe(error))
+        listed, stated = len(archive.infolist()), _stated_count(whole)
+        if stated not in (0xFFFF, listed % 0x10000):  # FFFF: more than the field holds
+            reason = f"is damaged: its directory lists {listed} members, its end says {stated}"
+            yield BadRecord(origin, reason)
+
+
+def _stated_count(stream: IO[bytes]) -> int:
+    """How many members the end of a zip says that there are; zipfile does not look."""
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(max(0, size - 22 - 0xFFFF))  # the end has 22 bytes and a comment
+    tail = stream.read()
+    at = tail.rfind(b"PK\5\6") + 10
+    return int.from_bytes(tail[at : at + 2], "little")
+
+
+def _open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(stream)
+    except _SLIPS as error:
+        raise zipfile.BadZipFile(f"the directory of the archive: {error}") from None
+
+
+def _open_zip_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    try:
+        return archive.open(member)
+    except _SLIPS as error:
+        raise zipfile.BadZipFile(f"the header of the member: {error}") from None
 
 
 def _tar_members(
@@ -334,8 +381,9 @@ def _tar_members(
     count = 0
     # Stated, as the encoding of names would be the locale's.
     with tarfile.open(
-        fileobj=watched, mode="r|", bufsize=BLOCK_BYTES, encoding="utf-8", errors="replace"
-    ) as archive:
+        fileobj=watched, mode="r|", bufsize=BLOCK_BYTES, encoding="utf-8", errors="replace",
+        tarinfo=_TarInfo,
+    ) as archive:  # fmt: skip
         for member in archive:
             archive.members = []  # type: ignore[attr-defined]  # or it remembers all it has passed
             if member.isdir():
@@ -353,8 +401,30 @@ def _tar_members(
                 yield from _member(place, member.name, packed, budget)
     while watched.read(BLOCK_BYTES):  # to the end: tarfile takes a cut archive for a whole one
         pass
-    if watched.tail != _TAR_END:
+    end = archive.offset  # where tarfile met no further member
+    if watched.zeros_from > end:
+        yield BadRecord(
+            origin,
+            f"goes on after its end mark at byte {end}: are these several archives in one file?"
+            " What follows is not read",
+        )
+    elif watched.num_read - end < _TAR_END:
         yield BadRecord(origin, "ends in the middle: the archive has no end mark")
+
+
+class _TarInfo(tarfile.TarInfo):
+    """A member's header. tarfile would take a damaged one for the end of the archive."""
+
+    @classmethod
+    def fromtarfile(cls, archive: tarfile.TarFile) -> "_TarInfo":
+        try:
+            return super().fromtarfile(archive)
+        except (tarfile.InvalidHeaderError, *_SLIPS) as error:  # type: ignore[attr-defined]
+            at = archive.offset
+            raise tarfile.ReadError(
+                f"the header of a member at byte {at} is wrong ({error});"
+                " what follows it is not read"
+            ) from None
 
 
 def _member(

@@ -14,7 +14,14 @@ from typing import Literal
 
 from sifirdan.cleaning.html import main_text
 from sifirdan.corpus import documents, markup, tables
-from sifirdan.corpus.encodings import UTF8_MARK, UTF16_MARKS, decode, read_bytes, read_text
+from sifirdan.corpus.encodings import (
+    UTF8_MARK,
+    UTF16_MARKS,
+    UTF32_MARKS,
+    decode,
+    read_bytes,
+    read_text,
+)
 from sifirdan.corpus.files import DAMAGED, EMPTY, File, Limits, NotRead, describe, ending, seekable
 from sifirdan.corpus.records import BadRecord, Record
 from sifirdan.corpus.tables import Found
@@ -105,6 +112,8 @@ def _mismatch(kind: str, head: bytes, encoding: str) -> str | None:
         return f"is {known}, not {kind}"
     if kind == "xml":  # says itself how it is encoded
         return None
+    if head.startswith(UTF32_MARKS):
+        return "byte 0: this is UTF-32; save it as UTF-8"
     if encoding == "utf-16":
         marked = head[:2] in UTF16_MARKS
         return None if marked else "byte 0: there is no byte order mark, so this is not UTF-16"
@@ -176,12 +185,12 @@ def _read_table(file: File, how: Reading, limits: Limits) -> Iterator[Found]:
             yield from tables.read_arrow(file, column)
 
 
-def _read_document(file: File, how: Reading, limits: Limits) -> Iterator[Found]:
+def _read_document(file: File, how: Reading, limits: Limits) -> Iterator[Found | NotRead]:
     with seekable(file.stream) as stream:
         yield from documents.READERS[how.format](stream, file.origin, limits.max_document_bytes)
 
 
-_READERS: dict[str, Callable[[File, Reading, Limits], Iterator[Found]]] = {
+_READERS: dict[str, Callable[[File, Reading, Limits], Iterator[Found | NotRead]]] = {
     "txt": _read_plain, "md": _read_plain, "html": _read_html, "xml": _read_xml,
     "jsonl": _read_table, "json": _read_table, "csv": _read_table, "tsv": _read_table,
     "parquet": _read_table, "arrow": _read_table,

@@ -7,7 +7,7 @@ documents have to do with each other is the business of the stage `clean`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,15 +32,15 @@ from sifirdan.corpus.dedup import (
 )
 from sifirdan.corpus.examples import SAMPLE_CHARS, Example, Samples
 from sifirdan.corpus.near_duplicates import DuplicateParams, Fingerprints, fingerprints
+from sifirdan.corpus.reasons import NOT_FOR_PRETRAINING
 from sifirdan.corpus.records import Document, read_row_group, write_parquet
 from sifirdan.corpus.shingles import Ragged
-
-NOT_FOR_PRETRAINING = "not_for_pretraining"
 
 # Kept documents that a rule nearly turned away are shown beside those that it did: "nearly" is a
 # fifth from the limit, looked for in one kept document of this many.
 _NEAR = 0.2
 _ONE_IN = 8
+_AT_ONCE = 100  # documents that a rule sees before the next one starts
 _MASK_ALL = PersonalParams(tckn="mask", iban="mask", card="mask", phone="mask", email="mask")
 
 
@@ -94,12 +94,13 @@ class Judged:
     samples: Samples = field(default_factory=lambda: Samples(0))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verdict:
-    """One document after its repairs, and why it is out, or None; `note` is what the rule saw."""
+    """One document after the rules that have seen it, and why it is out, or None; `note` is what the
+    rule saw."""
 
     document: Document
-    reason: str | None
+    reason: str | None = None
     flags: tuple[str, ...] = ()
     note: str = ""
     language_probability: float = 1.0
@@ -110,61 +111,102 @@ def judge_batch(batch: Batch) -> Judged:
     found = Judged(batch, samples=Samples(batch.params.samples))
     kept: list[Document] = []
     rows: list[tuple[str, str, str, str | None, int, list[str]]] = []
-    for raw in read_row_group(batch.part, batch.row_group):
-        verdict = judge(raw, batch, found)
-        document = verdict.document
-        found.documents += 1
-        rows.append(
-            (raw.id, raw.license, raw.origin, verdict.reason, len(raw.text), list(verdict.flags))
-        )
-        if verdict.reason is None:
-            kept.append(document)
-            if int(document.id[:4], 16) % _ONE_IN == 0:
-                for reason, note in _near_misses(verdict, batch):
-                    found.samples.offer(reason, "kept", example_of(document, note))
-        elif found.samples.wants(verdict.reason, "rejected", document.id):
-            example = example_of(document, verdict.note)
-            found.samples.offer(verdict.reason, "rejected", example)
-    found.kept = len(kept)
+    raw = read_row_group(batch.part, batch.row_group)
+    for start in range(0, len(raw), _AT_ONCE):
+        some = raw[start : start + _AT_ONCE]
+        for before, verdict in zip(some, judge(some, batch, found), strict=True):
+            rows.append(
+                (before.id, before.license, before.origin, verdict.reason, len(before.text),
+                 list(verdict.flags))
+            )  # fmt: skip
+            if verdict.reason is None:
+                kept.append(verdict.document)
+            _offer(verdict, batch, found.samples)
+    found.documents, found.kept = len(raw), len(kept)
     write_parquet(batch.file("kept"), kept)
     _write_rows(batch.file("rows"), rows)
     _write_prints(batch, kept)
     return found
 
 
-def judge(raw: Document, batch: Batch, found: Judged) -> Verdict:
-    """One document: repairs, personal data, then the rules; the first reason counts."""
-    params = batch.params
+def judge(documents: Sequence[Document], batch: Batch, found: Judged) -> list[Verdict]:
+    """Some documents: repairs, personal data, then the rules; the first reason counts. Every rule
+    sees all of them before the next one starts, so that its code and tables are still in the cache
+    of the processor: half as fast again as document by document."""
+    verdicts = [Verdict(document) for document in documents]
     if batch.for_chat_only:
-        return Verdict(raw, NOT_FOR_PRETRAINING)
-    text, counts = repair(raw.text, batch.reader, batch.text_kind, params.repairs)
+        for verdict in verdicts:
+            verdict.reason = NOT_FOR_PRETRAINING
+        return verdicts
+    for step in (_repair, _mask, _flag):  # flags also of what is out for its personal data
+        for verdict in verdicts:
+            step(verdict, batch, found)
+    for rule in (*_RULES_FOR_ALL, *(_RULES_FOR_WEB if batch.text_kind == "web" else ())):
+        for verdict in verdicts:
+            if verdict.reason is None:
+                rule(verdict, batch, found)
+    return verdicts
+
+
+def _repair(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    text = verdict.document.text
+    text, counts = repair(text, batch.reader, batch.text_kind, batch.params.repairs)
     found.repairs.update(counts)
-    text, personal, reason = mask_personal(text, params.personal)
-    found.personal.update(personal)
-    document = replace(raw, text=text)
-    flags = tuple(flags_of(text))
-    reason = (
-        reason
-        or reject_reason(
-            text,
-            batch.reader,
-            min_chars=params.min_chars,
-            max_replacement_share=params.max_replacement_share,
-        )
-        or flag_reason(list(flags), params.flags)
-    )
-    if reason or batch.text_kind != "web":
-        return Verdict(document, reason, flags)
-    probability = 1.0
-    if params.language.allowed is not None:
-        language, probability, reason = assess(text, params.language)
-        found.languages[language] += 1
-        if reason:
-            return Verdict(document, reason, flags, f"{language} {probability:.2f}")
-    if reason := quality_reason(text, params.quality):
-        (check,) = [c for c in quality_checks(text, params.quality) if c.reason == reason]
-        return Verdict(document, reason, flags, _measured(check))
-    return Verdict(document, None, flags, language_probability=probability)
+    verdict.document = replace(verdict.document, text=text)
+
+
+def _mask(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    text, counts, verdict.reason = mask_personal(verdict.document.text, batch.params.personal)
+    found.personal.update(counts)
+    verdict.document = replace(verdict.document, text=text)
+
+
+def _flag(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    verdict.flags = tuple(flags_of(verdict.document.text))
+
+
+def _refuse(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    params = batch.params
+    verdict.reason = reject_reason(
+        verdict.document.text,
+        batch.reader,
+        min_chars=params.min_chars,
+        max_replacement_share=params.max_replacement_share,
+    ) or flag_reason(verdict.flags, params.flags)
+
+
+def _assess_language(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    params = batch.params.language
+    if params.allowed is None:
+        return
+    language, probability, verdict.reason = assess(verdict.document.text, params)
+    found.languages[language] += 1
+    verdict.language_probability = probability
+    if verdict.reason:
+        verdict.note = f"{language} {probability:.2f}"
+
+
+def _assess_quality(verdict: Verdict, batch: Batch, found: Judged) -> None:
+    text, params = verdict.document.text, batch.params.quality
+    verdict.reason = quality_reason(text, params)
+    if verdict.reason:
+        (check,) = [c for c in quality_checks(text, params) if c.reason == verdict.reason]
+        verdict.note = _measured(check)
+
+
+_RULES_FOR_ALL = (_refuse,)
+_RULES_FOR_WEB = (_assess_language, _assess_quality)
+
+
+def _offer(verdict: Verdict, batch: Batch, samples: Samples) -> None:
+    """Give the page for people what it may show of this document."""
+    document = verdict.document
+    if verdict.reason is None:
+        if int(document.id[:4], 16) % _ONE_IN == 0:
+            for reason, note in _near_misses(verdict, batch):
+                samples.offer(reason, "kept", example_of(document, note))
+    elif samples.wants(verdict.reason, "rejected", document.source, document.id):
+        samples.offer(verdict.reason, "rejected", example_of(document, verdict.note))
 
 
 def _measured(check: Check) -> str:

@@ -36,13 +36,15 @@ class _Page(HTMLParser):
         self.title: list[str] = []
         self.text: list[str] = []
         self._in_title = False
-        self._hidden: list[str] = []  # open elements whose content nobody sees
+        # Open elements whose content nobody sees, and where in `text` it begins. It is taken out at
+        # their end, for one that has none would hide the rest of the page.
+        self._hidden: list[tuple[str, int]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "title":
             self._in_title = not self.title
         if tag in _HIDDEN:
-            self._hidden.append(tag)
+            self._hidden.append((tag, len(self.text)))
         if tag in _BLOCKS:
             self.text.append("\n")
 
@@ -53,16 +55,29 @@ class _Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
-        if tag in self._hidden:
-            del self._hidden[self._hidden.index(tag) :]
+        if tag in _HIDDEN:
+            self._take_out(tag)
         if tag in _BLOCKS:
             self.text.append("\n")
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title.append(data)
-        elif not self._hidden:
+        else:
             self.text.append(" ".join(data.split("\n")))
+
+    def close(self) -> None:
+        super().close()
+        for tag in ("script", "style"):  # code, with an end or without
+            self._take_out(tag)
+
+    def _take_out(self, tag: str) -> None:
+        """What the outermost open element of a name hides; its line breaks stay."""
+        for number, (hidden, start) in enumerate(self._hidden):
+            if hidden == tag:
+                self.text[start:] = ["\n"] if "\n" in self.text[start:] else []
+                del self._hidden[number:]
+                return
 
 
 def join_lines(text: str) -> str:

@@ -54,8 +54,11 @@ class DuplicateParams:
 
     def check(self, key: str) -> None:
         """Refuse values that cannot work; `key` is this section's dotted name."""
-        for name in ("shingle_words", "bands", "rows", "containment_min_shared"):
-            require(getattr(self, name) >= 1, f"{key}.{name}", getattr(self, name), "1 or more")
+        for name, most in (("shingle_words", 100), ("bands", 256), ("rows", 64)):
+            value = getattr(self, name)
+            require(1 <= value <= most, f"{key}.{name}", value, f"from 1 to {most}")
+        shared = self.containment_min_shared
+        require(shared >= 1, f"{key}.containment_min_shared", shared, "1 or more")
         for name in ("similarity", "containment"):
             share = getattr(self, name)
             ok = share is None or 0 < share <= 1

@@ -10,14 +10,21 @@ from sifirdan.errors import ConfigError
 
 
 def list_files(folder: Path) -> list[Path]:
-    """The files below a folder in name order, without those that Git and DVC keep there."""
+    """The files below a folder in name order, without those that Git and DVC keep there. With them
+    what may have been meant as one: links that lead nowhere or to a folder (which is not entered,
+    as it may lie anywhere or lead in a circle), devices, folders that cannot be listed."""
     if not folder.is_dir():
         raise ConfigError(
             f"{folder}: there is no such folder",
             expected="the folder of your own text, which may be empty",
             todo="create it, or change ingest.own_text",
         )
-    kept = (path for path in folder.rglob("*") if path.is_file() and not _belongs_to_git(path))
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=lambda e: found.append(Path(e.filename))):
+        inside = [Path(place, name) for name in folders]
+        found.extend(path for path in inside if path.is_symlink())
+        found.extend(Path(place, name) for name in names)
+    kept = [path for path in found if not _belongs_to_git(path)]
     return sorted(kept, key=lambda path: name_inside(path, folder))
 
 
@@ -36,7 +43,8 @@ def refuse_missing_in_copy(own_text: str, *, copy: Path, root: Path) -> None:
     the model would silently be trained without it."""
     if copy == root or os.path.isabs(own_text) or not (root / own_text).is_dir():
         return
-    refuse_missing(list_files(root / own_text), copy=copy, root=root)
+    files = [path for path in list_files(root / own_text) if path.is_file()]
+    refuse_missing(files, copy=copy, root=root)
 
 
 def refuse_missing(files: list[Path], *, copy: Path, root: Path) -> None:

@@ -8,6 +8,7 @@ row of a shard shard_rows.py, for a source that is withdrawn withdrawal.py.
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,33 @@ from sifirdan import runs
 from sifirdan.corpus.card import CARD_FILE, read_card
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS, read_ledger
 from sifirdan.corpus.reasons import deciding, in_words
+from sifirdan.corpus.records import QUARANTINE_FILE
 from sifirdan.errors import DataError
 
 TEXT_CHARS = 600  # of a text's beginning
 MIN_ID_DIGITS = 6  # of an id that is given by its beginning
 NEAR_MATCHES = 5
+MOST_UNREAD = 20  # places that are shown
 
 
 def why(corpus: Path, raw: Path, wanted: str) -> dict[str, Any]:
     """The ledger row of a document, named by its id, the beginning of its id or (part of) its
     origin; what the verdict means, the beginning of the text, and the copy that stayed. The texts
-    of documents that are out lie in `raw`."""
+    of documents that are out lie in `raw`, and so do the places that gave no document: where
+    `wanted` names some, they are "unread", and "id" is null if it names nothing else."""
     manifest = runs.read_manifest(corpus, made_by="clean")
-    row = find_row(corpus / LEDGER_FILE, wanted)
+    unread = unread_places(raw, wanted)
+    try:
+        row = find_row(corpus / LEDGER_FILE, wanted)
+    except DataError:
+        if not unread:
+            raise
+        return {"id": None, "in": False, "unread": unread}
     kept = find_by_id(corpus / LEDGER_FILE, row["kept_id"]) if row["kept_id"] else None
     step = _step_of(corpus, row["verdict"])
     return {
         **row,
+        "unread": unread,
         "in": row["verdict"] in SPLITS,
         "because": _because(row, step),
         "step": step and step["name"],
@@ -47,6 +58,11 @@ def why(corpus: Path, raw: Path, wanted: str) -> dict[str, Any]:
 
 def why_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """`why` for a terminal."""
+    for place in found["unread"]:
+        origin = printable(place["origin"])
+        yield f"{place['source']}: {origin} gave no document: {printable(place['reason'])}"
+    if found["id"] is None:
+        return
     yield f"{found['id']} is {'in' if found['in'] else 'out'}: {found['verdict']}"
     yield f"  because   {found['because']}"
     if found["step"]:
@@ -62,6 +78,18 @@ def why_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"the copy that stayed: {kept['id']}, {kept['verdict']}"
         yield from row_lines(kept)
         yield from text_lines(kept)
+
+
+def unread_places(raw: Path, wanted: str) -> list[dict[str, Any]]:
+    """What `ingest` set aside under this name or a part of it: source, origin and reason."""
+    path = raw / QUARANTINE_FILE
+    if not wanted or not path.is_file():
+        return []
+    with open(path, encoding="utf-8", newline="\n") as lines:
+        places = [json.loads(line) for line in lines]
+    exact = [place for place in places if place["origin"] == wanted]
+    found = exact or [place for place in places if wanted in place["origin"]]
+    return found[:MOST_UNREAD]
 
 
 def find_by_id(ledger: Path, wanted: str) -> dict[str, Any] | None:
@@ -80,22 +108,26 @@ def find_row(ledger: Path, wanted: str) -> dict[str, Any]:
     if row := find_by_id(ledger, wanted):
         return row
     fitting: list[dict[str, Any]] = []
-    number = 0
+    verdicts: Counter[str] = Counter()
     exact: list[dict[str, Any]] = []
     for table in read_ledger(ledger) if wanted else ():
         fits = pc.match_substring(table["origin"], wanted)
         if len(wanted) >= MIN_ID_DIGITS:
             fits = pc.or_(fits, pc.starts_with(table["id"], wanted))
-        number += pc.sum(fits).as_py() or 0
-        fitting += table.filter(fits).slice(0, NEAR_MATCHES).to_pylist()
+        those = table.filter(fits)
+        verdicts.update(those["verdict"].to_pylist())
+        fitting += those.slice(0, NEAR_MATCHES).to_pylist()
         exact += table.filter(pc.equal(table["origin"], wanted)).slice(0, 2).to_pylist()
+    number = verdicts.total()
     if number == 1 or len(exact) == 1:
         return (exact or fitting)[0]
     if number:
+        told = ", ".join(f"{verdict} {count:,}" for verdict, count in verdicts.most_common())
+        more = f"; and {number - NEAR_MATCHES:,} more" if number > NEAR_MATCHES else ""
         raise DataError(
-            f"{number} documents fit {wanted!r}: {_named(fitting)}",
+            f"{number:,} documents fit {wanted!r} ({told}): {_named(fitting)}{more}",
             expected="one document",
-            todo="give the whole id",
+            todo="give the whole id or the whole origin",
         )
     near = _nearest(ledger, wanted)
     raise DataError(

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+NOT_FOR_PRETRAINING = "not_for_pretraining"
+
 IN = {
     "train": "it passed every rule and is trained on",
     "val": "it passed every rule; the hash of its text puts it into the slice that guides choices",
@@ -14,7 +16,7 @@ IN = {
 
 # verdict: what the rule saw, and the ends of the settings that decide ("" stands for none)
 OUT: dict[str, tuple[str, str]] = {
-    "not_for_pretraining": ("its source is for chat alone", ""),
+    NOT_FOR_PRETRAINING: ("its source is for chat alone; prepare_chat reads it", ""),
     "empty": ("no text is left after the repairs", ""),
     "invalid": ("it holds characters that cannot be stored as UTF-8", ""),
     "replacement_characters": (
@@ -72,7 +74,7 @@ OUT: dict[str, tuple[str, str]] = {
     "contained": ("another document holds all but all of it, and that one stayed", "duplicates."),
     "repeated_lines": (
         "too little is left without the lines that many documents of its source share",
-        "repeated_lines.",
+        "repeated_lines. min_chars",
     ),
     "reserved": (
         "the hash of its text puts it into a held-out slice of which val takes only a part",
@@ -80,7 +82,7 @@ OUT: dict[str, tuple[str, str]] = {
     ),
     "contaminated": (
         "too little is left without the sentences that it shares with held-out text",
-        "contamination. min_clean_share",
+        "contamination. min_clean_share min_chars",
     ),
 }
 

@@ -29,7 +29,8 @@ SCHEMA = pa.schema(
     ]
 )
 
-ROW_GROUP_CHARS = 8 << 20  # what is held in memory at once, while writing and reading
+QUARANTINE_FILE = "quarantine.jsonl"  # in data/raw: the places that gave no document, and why
+ROW_GROUP_CHARS = 4 << 20  # what is held in memory at once, while writing and reading
 PART_CHARS = 256 << 20  # a part file; few large ones, as DVC pays for each file
 
 # Of 10,000 equal buckets of the key's hash, the first 300 are for validation only and the next

@@ -164,7 +164,9 @@ def settle_batch(job: Settling) -> Settled:
     done = Settled(verdicts, [], Counter(), Counter({REPEATED_LINES: cut}), samples)
     _decontaminate(documents, verdicts, job, done)
     for place, (document, verdict) in enumerate(zip(documents, verdicts, strict=True)):
-        if verdict not in SPLITS and done.samples.wants(verdict, "rejected", document.id):
+        if verdict not in SPLITS and done.samples.wants(
+            verdict, "rejected", document.source, document.id
+        ):
             done.samples.offer(verdict, "rejected", judge.example_of(document))
             if verdict in COPY_REASONS:
                 done.sample_places[document.id] = place

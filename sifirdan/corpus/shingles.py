@@ -321,9 +321,13 @@ def mixed(values: np.ndarray) -> np.ndarray:
     return found
 
 
+@functools.lru_cache(1 << 12)  # a text of marks alone has few different ones
 def _hash_of_word(word: str) -> int:
     """The hash of one word, character by character: the same as the arrays give."""
-    total = sum((ord(c) or _NUL) * pow(BASE, place, 1 << 64) for place, c in enumerate(word))
+    total, power = 0, 1
+    for char in word:
+        total += (ord(char) or _NUL) * power
+        power = power * BASE & MASK
     return int(mixed(np.array([total & MASK], np.uint64))[0])
 
 

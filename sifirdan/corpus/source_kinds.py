@@ -1,6 +1,7 @@
 """The kinds of sources that params.yaml may name: their keys, and what cannot work.
 
-One dataclass a kind, told apart by `kind`. Every kind has license, uses, text_kind and on_error.
+One dataclass a kind, told apart by `kind`. Every kind has license, uses, text_kind and on_error; all
+but packages, whose readers know it, have attribution: what the data card has to say of the source.
 How they are fetched and read: sources.py.
 """
 
@@ -59,6 +60,7 @@ class HuggingFaceSource:
     meta_columns: list[str]
     max_documents: int | None
     license: str
+    attribution: str | None
     uses: list[Use]
     text_kind: TextKind
     on_error: OnError
@@ -83,6 +85,7 @@ class FilesSource:
     text_column: str
     xml_element: str | None
     license: str
+    attribution: str | None
     uses: list[Use]
     text_kind: TextKind
     on_error: OnError
@@ -125,6 +128,7 @@ class UrlSource:
     text_column: str
     xml_element: str | None
     license: str
+    attribution: str | None
     uses: list[Use]
     text_kind: TextKind
     on_error: OnError
@@ -152,6 +156,7 @@ class MediaWikiSource:
     sha256: str | None
     max_bytes: int
     license: str
+    attribution: str | None
     uses: list[Use]
     text_kind: TextKind
     on_error: OnError

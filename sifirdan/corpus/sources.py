@@ -283,6 +283,10 @@ def _explain(source: PackageSource, message: str) -> DataError:
     )
 
 
+# The third and fourth where Python has no such value, as of a far year or an unknown time zone.
+_DATA_SET_FAULTS = (OSError, ValueError, ArithmeticError, LookupError, pa.ArrowException)
+
+
 def _read_data_set(source: HuggingFaceSource) -> Iterator[Found]:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     import datasets  # takes seconds, and only this kind of source needs it
@@ -299,7 +303,7 @@ def _read_data_set(source: HuggingFaceSource) -> Iterator[Found]:
         )
         for number, row in enumerate(_first(rows, source.max_documents)):
             yield _row(source, row, where, f"{where}/{source.split}#{number}")
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (*_DATA_SET_FAULTS, datasets.exceptions.DatasetsError) as error:
         raise DataError(
             f"{where}: the data set cannot be read: {error}",
             expected="a data set you may read, with this config, split and revision",

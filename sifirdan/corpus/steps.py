@@ -11,7 +11,7 @@ from sifirdan.cleaning.by_reader import all_repairs
 from sifirdan.cleaning.quality import QualityParams, quality_checks
 from sifirdan.corpus.card import Step
 from sifirdan.corpus.compare import COPY_REASONS, REPEATED_LINES
-from sifirdan.corpus.judge import NOT_FOR_PRETRAINING
+from sifirdan.corpus.reasons import NOT_FOR_PRETRAINING
 from sifirdan.corpus.settle import CONTAMINATED, RESERVED
 
 Places = Mapping[str, Mapping[str, int]]  # by source, then by what was done
@@ -58,11 +58,11 @@ def _rule_steps(params: Mapping[str, Any], personal: Places, cut: Places) -> lis
         Step("duplicates", "Of equal and nearly equal texts one stays.",
              section("duplicates") | plain("max_duplicate_share"), COPY_REASONS),
         Step("repeated lines", "Lines in many documents of a source stay in the first ones.",
-             section("repeated_lines"), (REPEATED_LINES,), _places(cut, REPEATED_LINES)),
+             section("repeated_lines") | plain("min_chars"), (REPEATED_LINES,), _places(cut, REPEATED_LINES)),
         Step("slices", "Text of a held-out slice that val does not use.", plain("val_share"),
              (RESERVED,)),
         Step("decontamination", "Sentences shared with held-out text go.",
-             section("contamination") | plain("min_clean_share"), (CONTAMINATED,),
+             section("contamination") | plain("min_clean_share", "min_chars"), (CONTAMINATED,),
              _places(cut, CONTAMINATED)),
     ]  # fmt: skip
 

@@ -247,15 +247,17 @@ def _require_known(source: str, known: set[str]) -> None:
     raise DataError(
         f"no source is called {source!r}",
         expected=f"one of {', '.join(sorted(known))}" if known else "a project with data/raw",
-        todo=f"did you mean {' or '.join(near)}?" if near else "stand in the project's folder",
+        todo=f"did you mean {' or '.join(near)}?" if near else "sifirdan ledger names the sources",
     )
 
 
 def _todo(root: Path, source: str, touched: list[tuple[Folder, Fate]]) -> list[str]:
     if source == OWN:
         lines = ["take the files out of the folder that ingest.own_text names (data/own)"]
-    elif source in _params_sources(root):
+    elif source in (named := _params_sources(root)):
         lines = [f"in params.yaml take out ingest.sources.{source}, also from presets you use"]
+        if isinstance(named[source], dict) and named[source].get("kind") in ("files", "mediawiki"):
+            lines.append("delete the files themselves: their paths are in params.yaml")
     else:
         lines = [f"params.yaml does not name {source} any more: nothing to change there"]
     here = [folder.place for folder, fate in touched if not folder.cached and fate.how != "unknown"]
