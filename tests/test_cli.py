@@ -187,6 +187,7 @@ def test_a_taken_port_is_named_with_the_next_one(folder: Path) -> None:
     assert done.returncode == 1 and "is taken" in done.stderr and "make ui PORT=" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_page_opens_and_ends_with_its_workers(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -271,7 +271,7 @@ print(sum(account["out"].values()), max(account["chars_out"].values()), peak() -
 @pytest.mark.parametrize(
     ("large_mb", "count"),
     [
-        (10, 100),
+        (4, 30),
         pytest.param(100, 100, marks=SLOW),
     ],
 )  # fmt: skip

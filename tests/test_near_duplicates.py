@@ -229,6 +229,7 @@ def test_no_documents(tmp_path: Path) -> None:
     assert near.find().kept.tolist() == []
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_whatever_the_number_of_texts(tmp_path: Path) -> None:
     script = """
 import resource, sys

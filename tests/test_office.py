@@ -146,6 +146,7 @@ corpora.clean(test_office.ingest_office(folder), folder / "corpus")
 """
 
 
+@pytest.mark.slow
 def test_I_06_an_office_gives_the_same_bytes_under_every_locale(tmp_path: Path) -> None:
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     folders = {"c": plain, "tr": {"LC_ALL": "C.UTF-8"}}

@@ -123,6 +123,7 @@ def run(hub: hub_fixture.Hub, preset: str, name: str, folder: Path, limit: int =
     return done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "name", "kind", "meta"),
     [(WIKI, "wikipedia", "curated", article), (FINEWEB, "fineweb2", "web", web_page)],
@@ -148,6 +149,7 @@ def test_a_preset_reads_its_pinned_config_and_nothing_else(
     assert not any("az" in line.split("/resolve/")[1] for line in read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "name"), [(WIKI, "wikipedia"), (FINEWEB, "fineweb2")])
 def test_the_first_documents_are_enough(
     tmp_path: Path, data_sets: dict[str, DataSet], preset: str, name: str

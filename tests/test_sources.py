@@ -403,6 +403,7 @@ def test_values_of_files_that_cannot_work_are_refused(source: Source, key: str) 
         source.check("x")
 
 
+@pytest.mark.slow
 def test_workers_change_neither_order_nor_what_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
