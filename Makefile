@@ -47,7 +47,8 @@ ifdef PRESET
 	  echo "params.yaml is now the preset $(PRESET); git checkout params.yaml takes the default back"; }
 endif
 	@$(BIN)/python -m stages
-	@$(BIN)/dvc repro
+	@# a stage that fails, say publish without a network, keeps only those after it from running
+	@$(BIN)/dvc repro --keep-going
 
 test: setup  ## set up and run all tests (plain `pytest` leaves the slow ones out)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "slow or not slow" $(ARGS)

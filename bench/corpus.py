@@ -25,18 +25,14 @@ them up, pages that they share and files that they map included, so the sum is a
 """
 
 import argparse
-import glob
 import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +42,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import generated_corpus
+from bench.processes import run_measured, workplace
 from sifirdan.cleaning.by_reader import repair
 from sifirdan.cleaning.flags import flags_of
 from sifirdan.cleaning.language import assess
@@ -104,14 +101,6 @@ def raw_documents(work: Path) -> Iterator[Document]:
         yield from read_parquet(part)
 
 
-@contextmanager
-def workplace() -> Iterator[Path]:
-    """A folder on the disk of the project: memory must not count what lies in a RAM disk."""
-    Path(".cache").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=".cache") as folder:
-        yield Path(folder).resolve()
-
-
 # Ours
 
 
@@ -129,39 +118,7 @@ def cleaned(work: Path, workers: int) -> dict[str, Any]:
 
 def measured(work: Path, workers: int) -> dict[str, Any]:
     """`cleaned` in a process of its own, with the `peak_mb` of it and its children."""
-    command = [sys.executable, "-m", "bench.corpus", "--clean", str(work), f"--workers={workers}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        peak = 0.0
-
-        def sample() -> None:
-            nonlocal peak
-            while process.poll() is None:
-                peak = max(peak, tree_mb(process.pid))
-                time.sleep(0.2)
-
-        watch = threading.Thread(target=sample)
-        watch.start()
-        output = process.communicate()[0]
-        watch.join()
-    if process.returncode:
-        sys.exit(f"clean failed with {process.returncode}")
-    return json.loads(output.splitlines()[-1]) | {"peak_mb": peak}
-
-
-def tree_mb(root: int) -> float:
-    """Resident memory of a process and everything below it, added up."""
-    parents, sizes = {}, {}
-    for path in glob.glob("/proc/[0-9]*"):
-        try:
-            fields = Path(path, "stat").read_text().rpartition(")")[2].split()
-            sizes[int(path[6:])] = int(Path(path, "statm").read_text().split()[1])
-            parents[int(path[6:])] = int(fields[1])
-        except (OSError, IndexError):
-            continue  # it ended meanwhile
-    inside = {root}
-    while more := {pid for pid, parent in parents.items() if parent in inside} - inside:
-        inside |= more
-    return sum(sizes.get(pid, 0) for pid in inside) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return run_measured("bench.corpus", "--clean", str(work), f"--workers={workers}")
 
 
 def own_steps(work: Path) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""The command `sifirdan`: talk to your model, continue texts, verify folders, question the ledger,
-compare runs.
+"""The command `sifirdan`: talk to your model, continue texts, see how a text is cut into tokens, verify
+folders, question the ledger, compare runs.
 
 Thin: the work is elsewhere.
 """
@@ -184,6 +184,30 @@ def doctor(_: argparse.Namespace) -> int:
     return int(any(finding.needed and not finding.ok for finding in findings))
 
 
+def tokens(arguments: argparse.Namespace) -> None:
+    """Show the tokens of a text, each with its id; a space is shown as ␣, a line end as ⏎, a byte as <0xC5>."""
+    from sifirdan.tokenizer import Tokenizer, plain
+
+    try:
+        text = " ".join(arguments.text) or sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"standard input is not UTF-8: byte 0x{error.object[error.start]:02X} at {error.start}",
+            expected="text in UTF-8",
+            todo="older Turkish files: iconv -f windows-1254 -t utf-8",
+        ) from None
+    tokenizer = Tokenizer.load(Path("models") / arguments.model)
+    ids = tokenizer.encode(text)
+    for id in ids:
+        piece = tokenizer.proto.pieces[id].piece
+        shown = "⏎" if piece == "<0x0A>" else plain(piece).replace(" ", "␣")
+        print(f"{id:>7}  {shown}")
+    num_bytes = len(text.encode())
+    print(
+        f"{len(ids)} tokens, {num_bytes} bytes, {num_bytes / max(1, len(ids)):.2f} bytes per token"
+    )
+
+
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the MLflow comparison on 127.0.0.1 until Ctrl-C."""
     from sifirdan import track
@@ -268,6 +292,14 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--system", default="", help="a system message at the start")
         else:
             command.add_argument("prompt", nargs="?", default="", help="the text to continue")
+    tokens_command = add("tokens", tokens)
+    tokens_command.add_argument("text", nargs="*", help="the text; without it, standard input")
+    tokens_command.add_argument(
+        "--model",
+        default="tokenizer",
+        choices=("tokenizer", "base", "chat"),
+        help="whose tokenizer",
+    )
     verify_command = add("verify", verify)
     verify_command.add_argument("paths", nargs="+", type=Path, help="folders with a manifest.json")
     ledger_command = add("ledger", ledger)

@@ -44,7 +44,7 @@ def run_command(main: Callable[[], int | None]) -> None:
     """Run an entry point and exit: 0, its own code, 1 after a fixable error, 130 after Ctrl-C,
     141 where nobody reads on."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    for noisy in ("httpx", "datasets", "alembic", "mlflow", "matplotlib"):
+    for noisy in ("httpx", "httpx2", "datasets", "alembic", "mlflow", "matplotlib"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         code = main() or 0

@@ -131,6 +131,7 @@ def read_manifest(path: Path, *, made_by: str = "") -> Manifest:
         content = json.loads(raw)
         version = content.pop("format_version")
         manifest = Manifest(**content, sha256=hashlib.sha256(raw).hexdigest())
+        _check_shape(manifest)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise DataError(
             f"{path}/{MANIFEST}: is damaged", expected="a manifest", todo=todo
@@ -142,6 +143,16 @@ def read_manifest(path: Path, *, made_by: str = "") -> Manifest:
             todo=f"make it anew with this release ({todo}), or use the release that wrote it",
         )
     return manifest
+
+
+def _check_shape(manifest: Manifest) -> None:
+    """TypeError or KeyError where a part is not what other code takes it for."""
+    parts = (manifest.counts, manifest.inputs, manifest.params, manifest.versions, manifest.files)
+    if not all(isinstance(part, dict) for part in parts):
+        raise TypeError("a part is no mapping")
+    for entry in manifest.files.values():
+        if not isinstance(entry["bytes"], int) or not isinstance(entry["sha256"], str):
+            raise TypeError("a file without size and sha256")
 
 
 def check_files(path: Path, manifest: Manifest) -> list[str]:

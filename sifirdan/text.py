@@ -6,7 +6,7 @@ What `clean` mends and rejects is in cleaning/.
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 Repair = Callable[[str], tuple[str, int]]  # the mended text, and how many places were mended
 Rule = Callable[[str], str | None]  # a reason to reject the text, or None
@@ -75,3 +75,17 @@ def looks_misread(text: str) -> bool:
     """True for Turkish that was decoded as Western European: it has ð, ý or þ where ğ, ı and ş
     belong, and none of these."""
     return bool(_MISREAD.search(text)) and not _TURKISH_ONLY.search(text)
+
+
+def bounded(text: str, max_chars: int) -> Iterator[str]:
+    """A text in parts of at most `max_chars` characters, none of them empty, cut before a space or
+    line end where there is one; joined they are the text."""
+    start = 0
+    while len(text) - start > max_chars:
+        end = start + max_chars
+        cut = max(text.rfind(" ", start + 1, end + 1), text.rfind("\n", start + 1, end + 1))
+        cut = cut if cut > start else end
+        yield text[start:cut]  # the space goes with the word behind it
+        start = cut
+    if start < len(text):
+        yield text[start:]

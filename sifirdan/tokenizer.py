@@ -1,131 +1,74 @@
-"""The subword tokenizer: SentencePiece BPE trained and used losslessly, and its Hugging Face twin.
+"""The subword tokenizer: text to ids and back, losslessly.
 
-What is not for here: Unicode repair (`clean` does it once) and prompts (`chat.py` builds them).
+What is not for here: training (tokenizer_training.py), the files of other libraries
+(tokenizer_files.py), Unicode repair (`clean` does it once) and prompts (`chat.py` builds them).
 decode(encode(x)) == x for every text. Control pieces (role marks, `</s>`) never come from text.
 
-The settings of `train` are what makes this so: identity normalisation, no dummy prefix, no
-removal of spaces, byte fallback, full character coverage. SentencePiece's defaults lose newlines
-and doubled spaces and rewrite characters, without a word.
+SentencePiece encodes; this file remembers what it gave. No piece reaches over the space before a
+word or over a line end, so a text can be cut there and each part be encoded by itself, once.
 """
 
-import io
-import json
 import re
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
 from sifirdan.errors import DataError
 
-_ModelProto: Any = model_pb2.ModelProto  # type: ignore[attr-defined]  # made at run time
+ModelProto: Any = model_pb2.ModelProto  # type: ignore[attr-defined]  # made at run time
+Method = Literal["bpe", "unigram"]
 
 MODEL_FILE = "tokenizer.model"
 UNK, BOS, EOS, PAD = 0, 1, 2, 3
 ROLES = ("system", "user", "assistant")
 END_MARK = "<|end|>"
 ROLE_MARKS = tuple(f"<|{role}|>" for role in ROLES)
-NUM_SPECIAL_IDS = 4 + len(ROLES) + 1
+SPECIAL_PIECES = ("<unk>", "<s>", "</s>", "<pad>", *ROLE_MARKS, END_MARK)  # their ids are 0 to 7
+NUM_SPECIAL_IDS = len(SPECIAL_PIECES)
 NUM_BYTE_PIECES = 256
+SPACE_SYMBOL = "▁"  # U+2581, which SentencePiece writes for a space
 
-_SPACE_SYMBOL = "▁"  # U+2581, which SentencePiece writes for a space
-_MAX_LINE_BYTES = 4096
-# SentencePiece skips whole lines that hold these, or treats them as separators of its own.
-_RESERVED = re.compile("[\0\t\u2581\u2585\n]+")
-
-_REQUIRED_NORMALIZER = {
+# What decides whether text survives; read from the model file whenever one is loaded.
+REQUIRED_NORMALIZER = {
     "name": "identity",
     "add_dummy_prefix": False,
     "remove_extra_whitespaces": False,
     "escape_whitespaces": True,
 }
+REQUIRED_TRAINER = {
+    "byte_fallback": True,
+    "split_by_whitespace": True,
+    "treat_whitespace_as_suffix": False,
+    "allow_whitespace_only_pieces": True,
+    "split_digits": True,
+}
+
+# Patterns that cut a text into parts which no piece crosses; the first that fits the pieces is used.
+# A written U+2581 stands alone: SentencePiece would take it for a space.
+_WORDS = r" *[^\W\d_]+| *[^\w \n▁]+| *[\d_]+| +|\n|▁"
+_SPACES = r" *[^ \n▁]+| +|\n|▁"
+# Unigram: Hugging Face's would find a control piece in text; cut behind "<" it meets none. Its best
+# path is a sum of scores: over short parts, and with scores of few bits, no sum is ever rounded.
+_SHORT = r" {0,16}[^ \n▁<]{0,48}<| {0,16}[^ \n▁<]{1,48}| {1,16}|\n|▁"
+_UNIGRAM, _BPE = model_pb2.TrainerSpec.UNIGRAM, model_pb2.TrainerSpec.BPE  # type: ignore[attr-defined]
+_PATTERNS: dict[Method, tuple[str, ...]] = {
+    "bpe": (_WORDS, _SPACES),
+    "unigram": (_SHORT,),
+}
+_GROUP_CHARS = 1 << 20  # of text that is cut up at once
+_CUT = re.compile(r"\n|(?<! ) ")  # where a part of every pattern begins
+SCORE_STEP = 2.0**-10  # Unigram's scores are multiples of it: sums below 2**13 are exact in 32 bits
+_KNOWN_CHARS = 4 << 20  # of parts whose ids are kept: about 100 MB
 
 
-def train(texts: Iterable[str], vocab_size: int) -> tuple[bytes, dict[str, int]]:
-    """Train on `texts`; returns the model file's bytes, equal for equal texts, and counts.
-
-    The texts are split into bounded lines first, since the trainer leaves out long lines with
-    only a log line. Raises DataError when the text cannot fill `vocab_size`."""
-    model = io.BytesIO()
-    counts = {"lines": 0, "bytes": 0, "skipped_lines": 0}
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_counted(training_lines(texts), counts),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            character_coverage=1.0,
-            byte_fallback=True,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            allow_whitespace_only_pieces=True,
-            split_digits=True,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            pad_id=PAD,
-            pad_piece="<pad>",
-            control_symbols=",".join((*ROLE_MARKS, END_MARK)),
-            max_sentence_length=2 * _MAX_LINE_BYTES,
-            num_threads=1,  # BPE uses one anyway, and the number is stored in the model
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise _explain(error, vocab_size, counts) from None
-    return model.getvalue(), counts
-
-
-def training_lines(texts: Iterable[str]) -> Iterator[str]:
-    """Bounded lines for the trainer: cut at newlines, at characters it cannot take, and long ones
-    at white space; nothing else of the text is lost."""
-    for text in texts:
-        for line in _RESERVED.split(text):
-            yield from _bounded(line)
-
-
-def _bounded(line: str) -> Iterator[str]:
-    while len(line.encode()) > _MAX_LINE_BYTES:
-        head = line.encode()[:_MAX_LINE_BYTES].decode(errors="ignore")
-        cut = head.rfind(" ")
-        cut = cut if cut > 0 else len(head)
-        yield line[:cut]
-        line = line[cut:]  # keeps its leading space: "▁word" stays one piece
-    if line:
-        yield line
-
-
-def _counted(lines: Iterator[str], counts: dict[str, int]) -> Iterator[str]:
-    for line in lines:
-        size = len(line.encode())
-        counts["lines"] += 1
-        counts["bytes"] += size
-        counts["skipped_lines"] += size > 2 * _MAX_LINE_BYTES
-        yield line
-
-
-def _explain(error: RuntimeError, vocab_size: int, counts: dict[str, int]) -> DataError:
-    """The trainer's error in plain words, with the largest (or smallest) size that works."""
-    message = str(error)
-    if not counts["lines"]:
-        return DataError(
-            "there is no text to train a tokenizer on", todo="add text: see data/README.md"
-        )
-    if match := re.search(r"value <= (\d+)", message):
-        return DataError(
-            f"train_tokenizer.vocab_size is {vocab_size}, too large for {counts['bytes']} bytes of text",
-            expected=f"at most {match[1]}",
-            todo="lower train_tokenizer.vocab_size or add text",
-        )
-    if "required_chars" in message or "meta_pieces" in message or "meta pieces" in message:
-        return DataError(
-            f"train_tokenizer.vocab_size is {vocab_size}, too small for the characters of the text",
-            expected=f"room for {NUM_SPECIAL_IDS + NUM_BYTE_PIECES} fixed pieces and every character",
-            todo="raise train_tokenizer.vocab_size",
-        )
-    return DataError(f"SentencePiece could not train: {message}")
+METHOD_NAMES: dict[Method, str] = {"bpe": "SentencePiece BPE", "unigram": "SentencePiece Unigram"}
 
 
 class Tokenizer:
@@ -135,11 +78,17 @@ class Tokenizer:
         self.proto = _read_proto(model, place)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.vocab_size = len(self.proto.pieces)
+        self.method: Method = "bpe" if self.proto.trainer_spec.model_type == _BPE else "unigram"
+        self.pattern = _pattern(self.proto, self.method, place)
+        self._split = re.compile(self.pattern).findall
         self.eos_id, self.pad_id, self.bos_id, self.unk_id = EOS, PAD, BOS, UNK
         ids = {piece.piece: index for index, piece in enumerate(self.proto.pieces)}
         self.role_ids = {role: ids[f"<|{role}|>"] for role in ROLES}
         self.end_id = ids[END_MARK]
-        self._space_symbol_ids = [ids[f"<0x{byte:02X}>"] for byte in _SPACE_SYMBOL.encode()]
+        space_symbol = [ids[f"<0x{byte:02X}>"] for byte in SPACE_SYMBOL.encode()]
+        self._always_known = {SPACE_SYMBOL: _packed(space_symbol)}
+        self._known = dict(self._always_known)  # a part of a text: its ids
+        self._known_chars = 0
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -147,45 +96,101 @@ class Tokenizer:
         path = Path(folder) / MODEL_FILE
         try:
             return cls(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            raise DataError(
-                f"{path}: there is no such file", todo="dvc repro train_tokenizer"
-            ) from None
+        except OSError as error:
+            why = (
+                "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror
+            )
+            raise DataError(f"{path}: {why}", todo="dvc repro train_tokenizer") from None
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without any mark at its start or end."""
         return self.encode_many([text])[0]
 
-    def encode_many(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text; in one call several times as fast as one by one."""
-        try:
-            for text in texts:
-                text.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"text holds a lone surrogate, U+{ord(error.object[error.start]):04X}, "
-                f"at character {error.start}",
-                expected="whole Unicode characters",
-            ) from None
-        if not any(_SPACE_SYMBOL in text for text in texts):
-            return self._processor.encode(texts)
-        return [self._encode_around_space_symbols(text) for text in texts]
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return [ids.tolist() for ids in self.encode_arrays(texts)]
 
-    def decode(self, ids: list[int]) -> str:
+    def encode_arrays(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, uint32, shape (its length,), read-only. Faster the more text comes
+        at once; a long text costs no more memory than its ids."""
+        for text in texts:
+            _require_whole_characters(text)
+        packed: list[list[bytes]] = [[] for _ in texts]
+        for group in _groups(texts):
+            encoded = self._encode_group([part for _, part in group])
+            for (number, _), ids in zip(group, encoded, strict=True):
+                packed[number].append(ids)
+        return [np.frombuffer(b"".join(parts), np.uint32) for parts in packed]
+
+    def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; control pieces give nothing, broken bytes give U+FFFD."""
         return self._processor.decode(ids)
+
+    @cached_property
+    def is_byte(self) -> np.ndarray:
+        """Whether an id is a single byte of a character outside the vocabulary; bool, shape (V,)."""
+        byte = ModelProto.SentencePiece.BYTE
+        return np.array([piece.type == byte for piece in self.proto.pieces])
 
     @property
     def control_ids(self) -> set[int]:
         """Ids that text never gives: unknown, `<s>`, `</s>`, padding, role marks and end mark."""
         return {UNK, BOS, EOS, PAD, self.end_id, *self.role_ids.values()}
 
-    def _encode_around_space_symbols(self, text: str) -> list[int]:
-        # SentencePiece would give a written U+2581 the ids of a space.
-        ids: list[int] = []
-        for index, part in enumerate(text.split(_SPACE_SYMBOL)):
-            ids += (self._space_symbol_ids if index else []) + self._processor.encode(part)
-        return ids
+    def _encode_group(self, texts: list[str]) -> list[bytes]:
+        """The packed ids of some short texts. SentencePiece sees only the parts that are new."""
+        known = self._known  # another thread may put an empty one in its place
+        cut = [self._split(text) for text in texts]
+        new = list(set(chain.from_iterable(cut)).difference(known))
+        for part, ids in zip(new, self._processor.encode(new), strict=True):
+            known[part] = _packed(ids)
+        encoded = [b"".join(map(known.__getitem__, parts)) for parts in cut]
+        self._known_chars += sum(map(len, new))
+        if self._known_chars > _KNOWN_CHARS:
+            self._known, self._known_chars = dict(self._always_known), 0
+        return encoded
+
+
+def _packed(ids: list[int]) -> bytes:
+    return array("I", ids).tobytes()
+
+
+def _groups(texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+    """All texts with their numbers, some at a time, long ones in several parts."""
+    group: list[tuple[int, str]] = []
+    size = 0
+    for number, text in enumerate(texts):
+        for part in _cut(text):
+            group.append((number, part))
+            size += len(part)
+            if size >= _GROUP_CHARS:
+                yield group
+                group, size = [], 0
+    if group:
+        yield group
+
+
+def _cut(text: str) -> Iterator[str]:
+    """A text in parts of about _GROUP_CHARS characters, cut where no piece lies."""
+    start = 0
+    while len(text) - start > _GROUP_CHARS:
+        found = _CUT.search(text, start + _GROUP_CHARS)
+        if not found:
+            break
+        yield text[start : found.start()]
+        start = found.start()
+    yield text[start:]
+
+
+def _require_whole_characters(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"text holds a lone surrogate, U+{ord(error.object[error.start]):04X}, "
+            f"at character {error.start}",
+            expected="whole Unicode characters",
+        ) from None
 
 
 class StreamDecoder:
@@ -197,7 +202,7 @@ class StreamDecoder:
         self._byte_of = {
             index: int(piece.piece[3:5], 16)
             for index, piece in enumerate(tokenizer.proto.pieces)
-            if piece.type == _ModelProto.SentencePiece.BYTE
+            if piece.type == ModelProto.SentencePiece.BYTE
         }
         self._held: list[int] = []
 
@@ -230,91 +235,78 @@ class StreamDecoder:
         return 0
 
 
-def save_hugging_face(
-    folder: Path, tokenizer: Tokenizer, chat_template: str, context_length: int | None = None
-) -> None:
-    """Write `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja` beside the model
-    file: AutoTokenizer then gives the same ids and the same decoded text."""
-    from tokenizers import AddedToken, decoders, models
-    from tokenizers import Tokenizer as FastTokenizer
+def piece_bytes(proto: Any) -> list[bytes]:
+    """The bytes that each id stands for; none for control pieces and `<unk>`."""
+    kinds = ModelProto.SentencePiece
+    found = []
+    for piece in proto.pieces:
+        if piece.type == kinds.BYTE:
+            found.append(bytes([int(piece.piece[3:5], 16)]))
+        elif piece.type == kinds.NORMAL:
+            found.append(plain(piece.piece).encode())
+        else:
+            found.append(b"")
+    return found
 
-    vocab, merges = _vocab_and_merges(tokenizer.proto)
-    fast = FastTokenizer(
-        models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+
+def plain(piece: str) -> str:
+    """A learned piece as it stands in text."""
+    return piece.replace(SPACE_SYMBOL, " ")
+
+
+def _pattern(proto: Any, method: Method, place: str) -> str:
+    """The first pattern that cuts through no learned piece."""
+    normal = ModelProto.SentencePiece.NORMAL
+    learned = [plain(piece.piece) for piece in proto.pieces if piece.type == normal]
+    for pattern in _PATTERNS[method]:
+        split = re.compile(pattern).findall
+        if all(split(piece) == [piece] for piece in learned):
+            return pattern
+    crossing = next(piece for piece in learned if split(piece) != [piece])
+    raise DataError(
+        f"{place}: its piece {crossing!r} reaches over the place before a word",
+        expected="pieces inside a word and the spaces before it",
+        todo="train it with the stage train_tokenizer",
     )
-    fast.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    pieces = tokenizer.proto.pieces
-    special = [pieces[index].piece for index in sorted(tokenizer.control_ids)]
-    fast.add_special_tokens(
-        [AddedToken(piece, special=True, normalized=False) for piece in special]
-    )
-    config: dict[str, Any] = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": pieces[EOS].piece,
-        "eos_token": pieces[EOS].piece,
-        "unk_token": pieces[UNK].piece,
-        "pad_token": pieces[PAD].piece,
-        "additional_special_tokens": [*ROLE_MARKS, END_MARK],
-        "add_bos_token": False,
-        "add_eos_token": False,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": False,
-    }
-    if context_length is not None:
-        config["model_max_length"] = context_length
-    (folder / "tokenizer.json").write_text(
-        fast.to_str(pretty=True) + "\n", encoding="utf-8", newline="\n"
-    )
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    (folder / "tokenizer_config.json").write_text(text, encoding="utf-8", newline="\n")
-    (folder / "chat_template.jinja").write_text(chat_template, encoding="utf-8", newline="\n")
-
-
-def save_readable(folder: Path, tokenizer: Tokenizer) -> None:
-    """`tokenizer.vocab`: one line a piece (id, piece, score), for people."""
-    lines = (
-        f"{index}\t{piece.piece}\t{piece.score:g}\n"
-        for index, piece in enumerate(tokenizer.proto.pieces)
-    )
-    (folder / "tokenizer.vocab").write_text("".join(lines), encoding="utf-8", newline="\n")
-
-
-def _vocab_and_merges(proto: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """BPE vocabulary and merges, best first, with real spaces: U+2581 is then an ordinary character
-    that falls back to bytes. A piece's merges are all ways to make it of two known pieces."""
-    normal = _ModelProto.SentencePiece.NORMAL
-    vocab = {
-        piece.piece.replace(_SPACE_SYMBOL, " "): index for index, piece in enumerate(proto.pieces)
-    }
-    learned = [
-        (index, piece.piece.replace(_SPACE_SYMBOL, " "))
-        for index, piece in enumerate(proto.pieces)
-        if piece.type == normal
-    ]
-    known = {text for _, text in learned}
-    merges = []
-    for _, text in sorted(learned, key=lambda entry: (-proto.pieces[entry[0]].score, entry[0])):
-        halves = [(text[:cut], text[cut:]) for cut in range(1, len(text))]
-        halves = [pair for pair in halves if pair[0] in known and pair[1] in known]
-        merges += sorted(halves, key=lambda pair: (vocab[pair[0]], vocab[pair[1]]))
-    return vocab, merges
 
 
 def _read_proto(model: bytes, place: str) -> Any:
-    """The parsed model, after its flags are checked: they decide whether text survives."""
-    proto = _ModelProto()
+    """The parsed model, after its flags and fixed pieces are checked: they decide whether text
+    survives, and which ids are marks."""
+    proto = ModelProto()
     try:
         proto.ParseFromString(model)
     except Exception as error:  # protobuf's DecodeError has moved between releases
         raise DataError(
             f"{place}: is not a SentencePiece model", todo="dvc repro train_tokenizer"
         ) from error
-    found = {key: getattr(proto.normalizer_spec, key) for key in _REQUIRED_NORMALIZER}
-    pieces = {piece.piece for piece in proto.pieces}
-    if found != _REQUIRED_NORMALIZER or not {*ROLE_MARKS, END_MARK, "<0x0A>"} <= pieces:
+    if not proto.pieces:
+        raise DataError(f"{place}: holds no pieces", todo="dvc repro train_tokenizer")
+    kinds = ModelProto.SentencePiece
+    wanted: dict[str, object] = {**REQUIRED_NORMALIZER, **REQUIRED_TRAINER}
+    found = {key: getattr(proto.normalizer_spec, key) for key in REQUIRED_NORMALIZER}
+    found |= {key: getattr(proto.trainer_spec, key) for key in REQUIRED_TRAINER}
+    wrong = {key: value for key, value in found.items() if value != wanted[key]}
+    if wrong or proto.trainer_spec.model_type not in (_BPE, _UNIGRAM):
         raise DataError(
-            f"{place}: was trained with other flags ({found})",
-            expected=f"{_REQUIRED_NORMALIZER}, byte pieces and the role marks: a lossless tokenizer",
+            f"{place}: was trained with other flags ({wrong or proto.trainer_spec.model_type})",
+            expected=f"BPE or Unigram with {wanted}: a lossless tokenizer",
+            todo="train it with the stage train_tokenizer",
+        )
+    first = [piece.piece for piece in proto.pieces[:NUM_SPECIAL_IDS]]
+    marks = {piece.piece for piece in proto.pieces if piece.type in (kinds.UNKNOWN, kinds.CONTROL)}
+    num_bytes = sum(piece.type == kinds.BYTE for piece in proto.pieces)
+    others = sum(piece.type in (kinds.USER_DEFINED, kinds.UNUSED) for piece in proto.pieces)
+    if (tuple(first), marks, num_bytes, others) != (
+        SPECIAL_PIECES,
+        set(SPECIAL_PIECES),
+        NUM_BYTE_PIECES,
+        0,
+    ):
+        raise DataError(
+            f"{place}: its first pieces are {', '.join(first)}; it has {num_bytes} byte pieces and"
+            f" {others} defined by a user",
+            expected=f"{', '.join(SPECIAL_PIECES)} as the only marks, and {NUM_BYTE_PIECES} bytes",
             todo="train it with the stage train_tokenizer",
         )
     return proto

@@ -37,6 +37,9 @@ PREFIXES = {
     "evaluate_chat": "eval/chat/",
     "prepare_chat": "sft/prepare_chat/",
     "finetune": "sft/",
+    "publish_tokenizer": "publish/tokenizer/",
+    "publish_base": "publish/base/",
+    "publish_chat": "publish/chat/",
 }
 MAX_DIFF_CHARS = 200_000
 CLOCK_STEP_SECONDS = 2  # a process's start time moves when the system clock is set

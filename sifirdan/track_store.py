@@ -179,7 +179,16 @@ class Store:
 
     def _close(self, event: Mapping[str, Any]) -> None:
         self._flush()
-        self._client.set_terminated(self.parent_id, "FINISHED", event["time"])
+        self._set_tags(self.parent_id, {"closed": "true"})
+        self._finish_pipeline(event["time"])
+
+    def _finish_pipeline(self, when: int) -> None:
+        """End the pipeline run: FAILED if the last execution of some stage was (the stages beside
+        it went on, as `dvc repro --keep-going` lets them), else FINISHED."""
+        children = sorted(self._children(self.parent_id), key=lambda run: run.info.start_time)
+        last = {child.data.tags.get("stage"): child.info.status for child in children}
+        status = "FAILED" if "FAILED" in last.values() else "FINISHED"
+        self._client.set_terminated(self.parent_id, status, when)
 
     def _end(self, event: Mapping[str, Any]) -> None:
         self._flush()
@@ -187,9 +196,11 @@ class Store:
         for run_id in (self.run_id, self.parent_id):
             self._set_tags(run_id, hashes)
         self._client.set_terminated(self.run_id, event["status"], event["time"])
-        alone = self._client.get_run(self.parent_id).data.tags["pipeline.key"].startswith("manual")
-        if alone or event["status"] != "FINISHED":
+        tags = self._client.get_run(self.parent_id).data.tags
+        if tags["pipeline.key"].startswith("manual") or event["status"] != "FINISHED":
             self._client.set_terminated(self.parent_id, event["status"], event["time"])
+        elif tags.get("closed") == "true":  # a stage that DVC ran after `report`, such as publish
+            self._finish_pipeline(event["time"])
 
     def _artifact(self, event: Mapping[str, Any]) -> None:
         if Path(event["path"]).exists():  # a replay may come when it is gone
@@ -325,8 +336,8 @@ class Store:
         return run_id
 
     def sweep(self) -> None:
-        """End the runs of processes that are gone: KILLED, or FINISHED for a pipeline whose
-        stages all finished (`dvc repro STAGE` never reaches `report`)."""
+        """End the runs of processes that are gone: KILLED, but a pipeline whose stages all ended
+        is FINISHED or FAILED as they are (`dvc repro STAGE` never reaches `report`)."""
         stale = [
             run
             for run in self._search(
@@ -336,9 +347,10 @@ class Store:
         ]
         stale.sort(key=lambda run: "pipeline.key" in run.data.tags)  # stages before pipelines
         for run in stale:
-            children = [child.info.status for child in self._children(run.info.run_id)]
-            whole = children and set(children) == {"FINISHED"}
-            self._client.set_terminated(run.info.run_id, "FINISHED" if whole else "KILLED")
+            ends = {child.info.status for child in self._children(run.info.run_id)}
+            whole = ends and ends <= {"FINISHED", "FAILED"}
+            status = ("FAILED" if "FAILED" in ends else "FINISHED") if whole else "KILLED"
+            self._client.set_terminated(run.info.run_id, status)
 
     def _find_pipeline(self, key: str, host: str) -> Any:
         kind, pid, _ = key.split("-")

@@ -156,7 +156,8 @@ def clean(
         _write_rejected(output.path / "rejected.jsonl", totals.samples, summary)
         steps = steps_of(asdict(params), totals.repairs, totals.personal, outcome.places)
         hashes = {LEDGER_FILE: runs.sha256_of(output.path / LEDGER_FILE)}
-        content = card.card_content(manifest, summary, outcome.splits, steps, hashes)
+        languages = params.language.allowed or ()
+        content = card.card_content(manifest, summary, outcome.splits, steps, hashes, languages)
         card.write_card(output.path, content)
         output.counts.update(outcome.splits)
         lengths = ledger_file.length_histograms(output.path / LEDGER_FILE)

@@ -19,6 +19,7 @@ STAGES = (
     "ingest",
     "clean",
     "train_tokenizer",
+    "evaluate_tokenizer",
     "tokenize_corpus",
     "train",
     "evaluate_base",
@@ -29,6 +30,7 @@ STAGES = (
 CARD_CHARS = 160  # of a sample
 LINKS = {
     "corpus/report.html": "the corpus: what came in, what went and why",
+    "tokenizer/report.md": "report card of the tokenizer, beside others",
     "evaluate/base/report.md": "evaluation of models/base",
     "evaluate/chat/report.md": "evaluation of models/chat",
     "train/curve.png": "curve of pretraining",

@@ -3,17 +3,21 @@ the law of the ledger, checked after every use of the stage `clean`."""
 
 import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# The Hub of tests/hub_fixture.py has no xet storage; huggingface_hub reads this when it is imported.
+os.environ["HF_HUB_DISABLE_XET"] = "1"
+
 import pytest
 import torch
 
-from sifirdan import tokenizer as tokenizer_module
 from sifirdan.corpus.conservation import corpus_problems
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
 from sifirdan.tokenizer import Tokenizer
+from sifirdan.tokenizer_training import train
 from stages import clean
 
 DATA = Path(__file__).parent / "data"
@@ -55,7 +59,7 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="session")
 def model_bytes(texts: list[str]) -> bytes:
-    return tokenizer_module.train(texts, 800)[0]
+    return train(texts, 800)[0]
 
 
 @pytest.fixture(scope="session")

@@ -31,14 +31,15 @@ PIPELINE: dict[str, dict[str, Any]] = yaml.safe_load(
 HOMES = {
     "torch": "model/* training/* evals/likelihood.py corpus/loader.py device.py doctor.py generate.py "
     "stages/train.py stages/finetune.py",
-    "numpy": "corpus/loader.py corpus/shards.py evals/* stages/finetune.py corpus/shingles.py "
+    "numpy": "tokenizer.py baselines/* stages/evaluate_tokenizer.py corpus/loader.py corpus/encode.py corpus/sample.py corpus/shards.py evals/* stages/finetune.py corpus/shingles.py "
     "corpus/disk_rows.py corpus/dedup.py corpus/near_duplicates.py corpus/contamination.py "
     "corpus/judge.py corpus/compare.py corpus/settle.py corpus/conservation.py corpus/ledger_file.py "
     "cleaning/quality.py",
-    "pyarrow": "corpus/records.py corpus/shards.py corpus/files.py corpus/tables.py corpus/sources.py corpus/shard_rows.py "
+    "pyarrow": "corpus/records.py corpus/encode.py corpus/shards.py corpus/files.py corpus/tables.py corpus/sources.py corpus/shard_rows.py "
     "corpus/judge.py corpus/ledger*.py corpus/conservation.py corpus/provenance.py "
     "corpus/withdrawal.py",
     "datasets": "corpus/sources.py",
+    "huggingface_hub": "export/hub.py",
     "fsspec": "corpus/files.py",
     "trafilatura": "cleaning/html.py",
     "lxml_html_clean": "",  # trafilatura's parser needs it
@@ -46,19 +47,21 @@ HOMES = {
     "pypdf": "corpus/documents.py",
     "python-docx": "corpus/documents.py",
     "mwparserfromhell": "corpus/mediawiki.py",
-    "sentencepiece": "tokenizer.py",
+    "sentencepiece": "tokenizer.py tokenizer_training.py",
     "protobuf": "",  # sentencepiece's own module of model files needs it
     "safetensors": "model/checkpoint.py training/resume.py",
-    "tokenizers": "tokenizer.py",
-    "transformers": "stages/train_tokenizer.py",
+    "tokenizers": "tokenizer_files.py baselines/contestants.py",
+    "regex": "baselines/byte_pairs.py",
+    "transformers": "tokenizer_files.py baselines/published.py",
     "jinja2": "",  # transformers renders the chat template with it
     "mlflow": "track.py",
     "dvc": "",  # a command
-    "pyyaml": "config.py corpus/readers.py",
-    "psutil": "doctor.py track_record.py",
+    "pyyaml": "config.py corpus/readers.py export/hub_card.py",
+    "psutil": "doctor.py memory.py track_record.py",
     "filelock": "runs.py",
     "tqdm": "stages/ingest.py stages/clean.py",
-    "matplotlib": "training/session.py stages/evaluate.py",
+    "matplotlib": "training/session.py evals/tokenizer_card.py stages/evaluate.py",
+    "tiktoken": "baselines/published.py",
 }
 MODULES = {
     "pyyaml": "yaml",
@@ -128,7 +131,8 @@ def test_training_reaches_no_generation_and_no_stage_of_the_corpus() -> None:
 
 def test_third_party_packages_stay_in_their_home_files() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    entries = [*project["dependencies"], *project["optional-dependencies"]["documents"]]
+    extras = project["optional-dependencies"]
+    entries = [*project["dependencies"], *extras["documents"], *extras["compare"]]
     named = {re.split(r"[<>=\[]", entry)[0] for entry in entries}
     assert named == set(HOMES), "name the home files of each dependency"
     found: dict[str, set[Path]] = {}
@@ -161,9 +165,9 @@ def test_mlflow_only_inside_functions_of_track() -> None:
     assert "mlflow" not in top
 
 
-def test_only_sources_talks_to_the_network() -> None:
+def test_only_sources_and_hub_talk_to_the_network() -> None:
     for path in [*LIBRARY, *STAGE_FILES]:
-        if name_of(path) != "sifirdan/corpus/sources.py":
+        if name_of(path) not in ("sifirdan/corpus/sources.py", "sifirdan/export/hub.py"):
             assert not imported_names(path) & NETWORK, path
         # the host's name; whether the port of `make ui` is free
         if path.stem not in ("track_record", "track_store", "cli"):
@@ -194,6 +198,11 @@ def stage_file(entry: dict[str, Any]) -> Path:
     return ROOT / (re.fullmatch(r"python -m (stages\.\w+)( \w+)?", entry["cmd"])[1].replace(".", "/") + ".py")  # type: ignore[index]  # fmt: skip
 
 
+def outs_of(entry: dict[str, Any]) -> set[str]:
+    """The folders a stage makes; an entry may carry settings."""
+    return {out if isinstance(out, str) else next(iter(out)) for out in entry["outs"]}
+
+
 def data_files(code: set[Path]) -> set[Path]:
     """The JSON files of the package that the code names and that lie beside it."""
     return {
@@ -212,7 +221,7 @@ def test_D_04_dvc_is_told_every_file_a_stage_imports(stage: str) -> None:
     entry = PIPELINE[stage]
     code = transitive_files(stage_file(entry))
     needed = {name_of(path) for path in code | data_files(code)}
-    outputs = {out for other in PIPELINE.values() for out in other["outs"]}
+    outputs = {out for other in PIPELINE.values() for out in outs_of(other)}
     outputs |= {name for other in PIPELINE.values() for out in other["metrics"] for name in out}
     told = {dep for dep in entry["deps"] if dep not in outputs and not dep.startswith("${")}
     assert told == needed
@@ -230,10 +239,19 @@ def test_packages_hold_no_code_that_dvc_would_not_see() -> None:
 def test_every_stage_has_a_cached_output_and_metrics_named_like_it() -> None:
     assert {stage_file(entry) for entry in PIPELINE.values()} == set(STAGE_FILES)
     for stage, entry in PIPELINE.items():
-        assert entry["outs"] and all(isinstance(out, str) for out in entry["outs"]), stage
+        settings = [out for out in entry["outs"] if not isinstance(out, str)]
+        if stage.startswith("publish_"):  # never out of the run cache, which cannot push
+            assert settings == entry["outs"] == [{next(iter(settings[0])): {"persist": True}}]
+        else:
+            assert entry["outs"] and not settings, stage
         assert entry["metrics"] == [{f"metrics/{stage}.json": {"cache": False}}]
-        assert stage.split("_")[0] in stage_file(entry).stem and len(entry["params"]) == 1
+        assert stage.split("_")[0] in stage_file(entry).stem and len(sections_of(entry)) == 1
         assert not {"always_changed", "frozen"} & entry.keys()
+
+
+def sections_of(entry: dict[str, Any]) -> set[str]:
+    """The sections of params.yaml that DVC watches for a stage, whole or by key."""
+    return {param.split(".")[0] for param in entry["params"]}
 
 
 def sections_read(path: Path) -> list[str]:
@@ -249,7 +267,10 @@ def test_every_section_has_one_reader_and_dvc_knows_it() -> None:
     read = {path: [s for s in sections_read(path) if s != "runtime"] for path in STAGE_FILES}
     assert all(len(sections) == 1 for sections in read.values()), read
     for stage, entry in PIPELINE.items():
-        assert entry["params"] == read[stage_file(entry)], stage
+        assert sections_of(entry) == set(read[stage_file(entry)]), stage
+        if entry["params"] != [*sections_of(entry)]:  # one repository named: one stage runs
+            mine = f"publish.{stage.removeprefix('publish_')}"
+            assert entry["params"] == [mine, "publish.private"]
     sections = [section for sections in read.values() for section in sections]
     assert sorted([*sections, "runtime"]) == sorted(read_yaml(ROOT / "params.yaml"))
     for path in LIBRARY:

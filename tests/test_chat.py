@@ -1,13 +1,20 @@
 """One builder of prompts: golden ids and masks, the Jinja twin, marks that cannot be forged."""
 
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
 from sifirdan import chat
 from sifirdan.errors import DataError
-from sifirdan.tokenizer import Tokenizer, save_hugging_face
+from sifirdan.evals import bits_per_byte
+from sifirdan.evals.hard_texts import hard_texts
+from sifirdan.evals.likelihood import Piece
+from sifirdan.tokenizer import BOS, EOS, SPECIAL_PIECES, Tokenizer
+from sifirdan.tokenizer_files import save_hugging_face
 
 TALK = [
     {"role": "system", "content": "Kısa  yaz.\n"},
@@ -111,3 +118,49 @@ def test_G_06_a_long_talk_loses_its_oldest_turns_and_keeps_the_system_message(
     assert chat.fit_prompt(tokenizer, TALK[:2], 128)[1] == 0
     with pytest.raises(DataError, match="too long"):
         chat.fit_prompt(tokenizer, [{"role": "user", "content": "çok " * 400}], 128)
+
+
+def test_T_14_a_sequence_begins_with_one_mark_in_every_path(
+    tokenizer: Tokenizer, exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`</s>` once at the start, `<s>` nowhere: windows of evaluation, conversations, prompts, ours
+    and the exported ones; a plain text gets none at all. (Shards: test_tokenize_corpus.py.)"""
+    pieces: list[Piece] = []
+
+    def seen(model: object, some: list[Piece], count: int) -> list[float]:
+        pieces.extend(some)
+        return [0.0] * count
+
+    monkeypatch.setattr(bits_per_byte, "nats_of", seen)
+    document = np.array([*tokenizer.encode("Bir gün yağmur yağdı. " * 20), tokenizer.eos_id])
+    config = SimpleNamespace(config=SimpleNamespace(context_length=32))
+    bits_per_byte.score_documents(config, [document], [1], window=32, stride=16, eos_id=EOS)  # type: ignore[arg-type]
+    assert len(pieces) > 3, "a document of several windows"
+    starts = [piece.inputs.tolist() for piece in pieces]
+    starts += [chat.encode_conversation(tokenizer, TALK).ids]
+    starts += [chat.encode_prompt(tokenizer, TALK[:2])]
+    starts += [exported.apply_chat_template(TALK, tokenize=True, return_dict=True)["input_ids"]]
+    for number, ids in enumerate(starts):
+        wanted = 1 if number == 0 or number >= len(pieces) else 0  # later windows go on
+        assert ids.count(EOS) == wanted and (not wanted or ids[0] == EOS)
+        assert BOS not in ids
+    assert not {EOS, BOS} & set(exported(TALK[0]["content"])["input_ids"])
+
+
+def test_no_message_can_forge_a_mark(tokenizer: Tokenizer, exported) -> None:
+    """Whatever is typed, a prompt has its own marks and no others; the template refuses what it
+    could not take apart."""
+    marks = {*tokenizer.control_ids}
+    for text in islice(hard_texts(seed=6), 2000):
+        if not text.strip():
+            continue
+        turns: list[chat.Message] = [
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": f"{text}<|end|><|user|>"},
+        ]
+        found = [id for id in chat.encode_prompt(tokenizer, turns) if id in marks]
+        user, answers = tokenizer.role_ids["user"], tokenizer.role_ids["assistant"]
+        assert found == [EOS, user, tokenizer.end_id, answers, tokenizer.end_id, answers]
+    for mark in SPECIAL_PIECES:
+        with pytest.raises(Exception, match="control mark"):
+            exported.apply_chat_template([{"role": "user", "content": f"a{mark}b"}])

@@ -54,9 +54,30 @@ def test_generate_continues_the_prompt(folder: Path) -> None:
     )
 
 
+def test_tokens_shows_the_pieces_of_a_text(folder: Path, tokenizer: Tokenizer) -> None:
+    text = "Bir gün\n🙂"
+    done = sifirdan(folder, "tokens", text, "--model", "base")
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.strip().split("\n")
+    ids = tokenizer.encode(text)
+    assert [int(line.split()[0]) for line in lines] == ids
+    shown = "".join(line.split()[1] for line in lines)
+    assert shown == "Bir␣gün⏎<0xF0><0x9F><0x99><0x82>"
+    assert last.startswith(f"{len(ids)} tokens, {len(text.encode())} bytes")
+    assert sifirdan(folder, "tokens", "--model", "chat", said=text).stdout == done.stdout
+    words = sifirdan(folder, "tokens", "bir", "gün", "--model", "base")
+    assert words.stdout == sifirdan(folder, "tokens", "bir gün", "--model", "base").stdout
+    old = subprocess.run(
+        [sys.executable, "-m", "sifirdan.cli", "tokens", "--model", "base"], cwd=folder, capture_output=True,
+        input="ığdır".encode("cp1254"), env={"PYTHONPATH": str(Path(__file__).parent.parent)},
+    )  # fmt: skip
+    assert old.returncode == 1 and b"iconv -f windows-1254" in old.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
+        (["tokens", "ev"], "models/tokenizer/tokenizer.model: there is no such file"),
         (["generate", "a " * 300], "tokens"),
         (["generate", "--temperature", "99"], "0 (greedy) to 10"),
         (["generate", "--model", "yok"], "there is no model"),

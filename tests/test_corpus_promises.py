@@ -129,7 +129,7 @@ def test_I_02_turkish_text_comes_back_from_ingest_clean_and_tokenizer(tmp_path: 
     clean(raw, tmp_path / "corpus", replace(CLEAN, max_duplicate_share=1.0))
     kept = in_corpus(tmp_path / "corpus", "a")
     assert kept == [unicodedata.normalize("NFC", t) for t in texts]
-    settings = train_tokenizer.Params(vocab_size=700, sample_bytes=10**6, seed=1)
+    settings = train_tokenizer.Params("bpe", 700, 10**6, {}, seed=1)
     train_tokenizer.train_tokenizer(tmp_path / "corpus", tmp_path / "tokenizer", settings)
     tokenizer = Tokenizer.load(tmp_path / "tokenizer")
     for line in kept:
@@ -271,7 +271,7 @@ print(sum(account["out"].values()), max(account["chars_out"].values()), peak() -
 @pytest.mark.parametrize(
     ("large_mb", "count"),
     [
-        (4, 30),
+        pytest.param(4, 30, marks=SLOW),
         pytest.param(100, 100, marks=SLOW),
     ],
 )  # fmt: skip
@@ -391,7 +391,8 @@ def test_I_13_each_document_comes_once_an_epoch_with_any_number_of_workers(tmp_p
     rows = [
         shards.Row([10 * n + i for i in range(1, 10)] + [0], f"d{n}", "a", 9) for n in range(10)
     ]
-    shards.write_folder(tmp_path, rows, vocab_size=200, max_shard_tokens=30)
+    batch = shards.batch_of_rows(rows, shards.shard_schema(200))
+    shards.write_folder(tmp_path, [batch], vocab_size=200, max_shard_tokens=30)
     assert len(list(tmp_path.glob("*.arrow"))) < 7, "fewer shards than workers"
     windows = Stream(Shards(tmp_path), context_length=8, seed=3, sampling="epoch", eos_id=0)
     epoch, orders = windows.windows_per_epoch, []

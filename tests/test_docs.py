@@ -160,7 +160,7 @@ def test_the_sections_of_params_re_run_what_the_table_says(page: str) -> None:
         reading = {
             name
             for name, stage in pipeline().items()
-            if section in stage["params"]
+            if section in {param.split(".")[0] for param in stage["params"]}
             or (section == "runtime" and "Runtime)" in read(f"{stage_file(name)}"))
         }
         assert readers == reading, section
@@ -330,3 +330,18 @@ def test_the_licence_is_apache_2() -> None:
     licence = read("LICENSE")
     assert "Apache License" in licence.splitlines()[1]
     assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_the_page_of_the_tokenizer_has_the_numbers_of_the_committed_run() -> None:
+    found = json.loads(read("metrics/evaluate_tokenizer.json"))["tokenizers"]
+    page = read("docs/TOKENIZER.md")
+    for name, values in found.items():
+        lines = [line for line in page.split("\n") if line.startswith(f"| {name} |")]
+        assert len(lines) == 4, name
+        assert f"| {values['bytes_per_token']:.2f} | {values['tokens_per_word']:.2f} |" in lines[0]
+        assert f"| {values['suffix_f1']:.3f} |" in lines[1]
+        assert (
+            f"| {values['probe_tokens']['plain']} | {values['probe_tokens']['capitals']} |"
+            in lines[2]
+        )
+    assert (ROOT / "docs/tokenizer_card.png").is_file()

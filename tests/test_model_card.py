@@ -65,7 +65,7 @@ def make_models(root: Path, texts: list[str]) -> Path:
     source = corpora.files_source("pazar.jsonl", license="CC-BY-4.0", uses=["chat"])
     raw = corpora.ingest(data, sources={"pazar": source})
     corpora.clean(raw, data / "corpus")
-    sampled = train_tokenizer.Params(vocab_size=600, sample_bytes=10**6, seed=1)
+    sampled = train_tokenizer.Params("bpe", 600, 10**6, {}, seed=1)
     train_tokenizer.train_tokenizer(data / "corpus", tokenizer, sampled)
     whole = tokenize_corpus.Params(max_shard_tokens=10**9)
     tokenize_corpus.tokenize_corpus(data / "corpus", tokenizer, data / "tokens", whole)

@@ -115,15 +115,17 @@ def test_D_04_a_stage_opens_only_what_dvc_knows(
     entry = pipeline[stage]
     params = read_yaml(finished.path / "params.yaml")
     templated = {f"${{{s}.{k}}}": params[s][k] for s, k in [("ingest", "own_text"), ("prepare_chat", "own_messages")]}  # fmt: skip
-    known = [templated.get(dep, dep) for dep in entry["deps"]] + entry["outs"]
+    outs = [out if isinstance(out, str) else next(iter(out)) for out in entry["outs"]]
+    known = [templated.get(dep, dep) for dep in entry["deps"]] + outs
     known += [name for metrics in entry["metrics"] for name in metrics]
     opened = {path for path in recorded(finished, stage, "file") if not EXEMPT.match(path)}
     opened = {path for path in opened if not path.startswith(OWN_STATE.get(stage, "-"))}
     unknown = {p for p in opened if not any(p == k or p.startswith(f"{k}/") for k in known)}
     assert not unknown
-    empty = {"data/own_chat", *(["reports/corpus"] if stage == "report" else [])}  # or only linked
+    linked = ["reports/corpus", "reports/tokenizer"] if stage == "report" else []
+    empty = {"data/own_chat", *linked}  # or only linked
     unused = {k for k in known if not any(p == k or p.startswith(f"{k}/") for p in opened)}
-    assert unused - empty - set(entry["outs"]) - {f"metrics/{stage}.json"} == set()
+    assert unused - empty - set(outs) - {f"metrics/{stage}.json"} == set()
 
 
 LOOPBACK = re.compile(r"\(b?'(127\.0\.0\.1|::1|localhost)'|b?'/")  # or a socket that is a file
@@ -245,7 +247,7 @@ def changed_value(value: Any) -> Any:
         case str():
             return value + "x"
         case list():
-            return [*value, *value]
+            return [*value, *value] or ["x"]
         case None:
             return 1
         case _:
@@ -266,7 +268,8 @@ def test_D_04_every_key_dirties_exactly_the_stages_that_read_its_section(
         place = functools.reduce(lambda content, key: content[key], [section, *inner[:-1]], changed)
         place[inner[-1]] = changed_value(place[inner[-1]])
         path.write_text(yaml.safe_dump(changed, allow_unicode=True), encoding="utf-8")
-        expected = {name for name, entry in pipeline.items() if section in entry["params"]}
+        watching = {section, f"{section}.{inner[0]}"}
+        expected = {name for name, entry in pipeline.items() if watching & set(entry["params"])}
         assert set(status()) == expected, ".".join([section, *inner])
     path.write_bytes(before)
     assert status() == {}
@@ -353,11 +356,13 @@ def test_changing_the_budget_runs_training_and_what_follows(project: Path) -> No
     assert done.returncode == 0, done.stderr
     assert re.findall(r"Running stage '(\w+)'", done.stdout) == ["train", "finetune"]
     left = json.loads(tiny.run(project, "dvc", "status", "--json").stdout)
-    assert set(left) == {"evaluate_base", "evaluate_chat", "report"}
+    after = {"evaluate_base", "evaluate_chat", "report", "publish_base", "publish_chat"}
+    assert set(left) == after
     tiny.edit_params(project, lambda params: params["train"].update(tokens=40960))
     back = tiny.repro(project)
-    assert back.returncode == 0 and "Running stage" not in back.stdout
-    assert "Stage 'train' is cached" in back.stdout
+    assert back.returncode == 0 and "Stage 'train' is cached" in back.stdout
+    again = set(re.findall(r"Running stage '(\w+)'", back.stdout))
+    assert again <= {"publish_base", "publish_chat"}  # never from the run cache
 
 
 def test_without_the_gpl_text_the_pipeline_runs_end_to_end(tmp_path: Path) -> None:
@@ -376,15 +381,17 @@ def test_without_the_gpl_text_the_pipeline_runs_end_to_end(tmp_path: Path) -> No
 ALL_STAGES = """
 import sys
 from stages import ingest, clean, train_tokenizer, tokenize_corpus, train
-from stages import evaluate, prepare_chat, finetune, report
+from stages import evaluate_tokenizer, evaluate, prepare_chat, finetune, publish, report
 from sifirdan.errors import run_command
 def every():
-    for stage in (ingest, clean, train_tokenizer, tokenize_corpus, train):
+    for stage in (ingest, clean, train_tokenizer, evaluate_tokenizer, tokenize_corpus, train):
         stage.main()
     sys.argv[1:] = ["base"]; evaluate.main()
     prepare_chat.main(); finetune.main()
     sys.argv[1:] = ["chat"]; evaluate.main()
     report.main()
+    for name in ("tokenizer", "base", "chat"):
+        sys.argv[1:] = [name]; publish.main()
 run_command(every)
 """
 
@@ -421,7 +428,7 @@ def damaged_shard(project: Path) -> None:
 
 
 def another_tokenizer(project: Path) -> None:
-    params = train_tokenizer.Params(vocab_size=650, sample_bytes=1000000, seed=1)
+    params = train_tokenizer.Params("bpe", 650, 1000000, {}, seed=1)
     train_tokenizer.train_tokenizer(project / "data/corpus", project / "models/tokenizer", params)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,9 @@ def test_a_folder_has_counts_hashes_and_inputs_and_no_times(tmp_path: Path) -> N
     assert build(tmp_path / "again").sha256 == first.sha256
 
 
-@pytest.mark.parametrize("kind", ["flip", "cut", "remove", "add", "manifest", "version", "kind"])
+@pytest.mark.parametrize(
+    "kind", ["shape", "entry", "flip", "cut", "remove", "add", "manifest", "version", "kind"]
+)
 def test_damage_of_every_kind_is_refused(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "one"
     build(folder)
@@ -44,6 +47,12 @@ def test_damage_of_every_kind_is_refused(tmp_path: Path, kind: str) -> None:
         (folder / "extra").write_text("x")
     elif kind == "manifest":
         manifest.write_bytes(manifest.read_bytes()[:-20])
+    elif kind == "shape":
+        manifest.write_text(
+            re.sub(r'"files": \{.*\}', '"files": []', manifest.read_text(), flags=re.DOTALL)
+        )
+    elif kind == "entry":
+        manifest.write_text(re.sub(r'"bytes": \d+', '"bytes": "many"', manifest.read_text()))
     elif kind == "version":
         manifest.write_text(
             manifest.read_text().replace('"format_version": 1', '"format_version": 9')

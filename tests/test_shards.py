@@ -1,5 +1,6 @@
 """Token shards keep every id, their boundaries and their document, and open in `datasets`."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,12 @@ def rows(count: int = 20) -> list[Row]:
         )
         for i in range(count)
     ]
+
+
+def batches(rows: list[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of seven, of which no limit of a shard is a multiple."""
+    for start in range(0, len(rows), 7):
+        yield shards.batch_of_rows(rows[start : start + 7], shards.shard_schema(300))
 
 
 def test_ids_boundaries_and_columns_come_back(
@@ -63,14 +70,14 @@ def test_views_are_zero_copy(tmp_path: Path) -> None:
 
 
 def test_folders_roll_over_and_open_in_datasets(tmp_path: Path) -> None:
-    total = shards.write_folder(tmp_path, iter(rows()), vocab_size=300, max_shard_tokens=20)
+    total = shards.write_folder(tmp_path, batches(rows()), vocab_size=300, max_shard_tokens=20)
     parts = sorted(tmp_path.glob("*.arrow"))
     assert len(parts) > 1 and total["documents"] == 20
     assert sum(Dataset.from_file(str(part)).num_rows for part in parts) == 20
     assert Shards(tmp_path).tokens(19).tolist() == rows()[19].tokens
     again = tmp_path / "again"
     again.mkdir()
-    shards.write_folder(again, iter(rows()), vocab_size=300, max_shard_tokens=20)
+    shards.write_folder(again, batches(rows()), vocab_size=300, max_shard_tokens=20)
     assert [p.read_bytes() for p in sorted(again.glob("*.arrow"))] == [
         p.read_bytes() for p in parts
     ]

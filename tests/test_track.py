@@ -167,6 +167,75 @@ def test_the_last_stage_replays_skipped_stages_and_closes_the_pipeline(project: 
     assert "replayed.evaluate_base" not in data.tags
 
 
+def test_a_stage_after_the_last_one_opens_the_pipeline_and_closes_it_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DVC runs leaves such as `publish` in any order, also after `report`."""
+    key = f"dvc-{track_record.process_key()}"  # a dvc process that is alive: this one
+    monkeypatch.setattr(track_record, "pipeline_key", lambda: key)
+
+    def status() -> str:
+        return str(client().get_run(report.parent_id).info.status)
+
+    with open_stage("report") as report:
+        track.close_pipeline({}, {})
+    assert status() == "FINISHED"
+    with open_stage("publish_tokenizer") as publish:
+        publish.finish({"files": 7}, Path("metrics/publish_tokenizer.json"))
+        assert status() == "RUNNING"
+    assert publish.parent_id == report.parent_id and status() == "FINISHED"
+    assert client().get_run(report.parent_id).data.metrics == {"publish/tokenizer/files": 7.0}
+    with pytest.raises(ConfigError), open_stage("publish_base"):
+        raise ConfigError("no token")
+    assert status() == "FAILED"
+    with open_stage("publish_chat"):
+        pass
+    assert status() == "FAILED"  # one failed, whatever came after it
+    with open_stage("publish_base"):
+        pass
+    assert status() == "FINISHED"
+    assert len(all_runs()) == 6 and "RUNNING" not in {run.info.status for run in all_runs()}
+
+
+def test_a_pipeline_closed_after_a_failed_stage_is_failed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dvc repro --keep-going` runs `report` although a stage beside it failed."""
+    key = f"dvc-{track_record.process_key()}"
+    monkeypatch.setattr(track_record, "pipeline_key", lambda: key)
+    with pytest.raises(ConfigError), open_stage("publish_base"):
+        raise ConfigError("no token")
+    with open_stage("report") as report:
+        track.close_pipeline({}, {})
+    assert client().get_run(report.parent_id).info.status == "FAILED"
+
+
+ENDED_REPRO = """
+from sifirdan import track, track_record
+key = f"dvc-{track_record.process_key()}"
+track_record.pipeline_key = lambda: key
+for name in ("publish_tokenizer", "publish_base"):
+    try:
+        with track.stage(name, params={}, inputs={}, outputs={}):
+            assert name != FAILING
+    except AssertionError:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "status"), [("none", "FINISHED"), ("publish_tokenizer", "FAILED")]
+)
+def test_a_pipeline_without_report_is_ended_as_its_stages_did(
+    project: Path, failing: str, status: str
+) -> None:
+    code = ENDED_REPRO.replace("FAILING", repr(failing))
+    assert run_python(code, project).wait() == 0
+    track.ui_url(5000)  # opening the pages ends the runs of processes that are gone
+    (parent,) = [run for run in all_runs() if "mlflow.parentRunId" not in run.data.tags]
+    assert parent.info.status == status
+
+
 def test_closing_outside_a_stage_is_a_programmers_mistake() -> None:
     with pytest.raises(AssertionError):
         track.close_pipeline({}, {})
@@ -305,6 +374,7 @@ sys.exit(sum(os.waitpid(child, 0)[1] for child in children))
 """
 
 
+@pytest.mark.slow
 def test_M_03_four_processes_start_together_on_a_new_database(project: Path) -> None:
     (project / "mlflow.db").unlink()
     process = run_python(START_TOGETHER, project, stderr=subprocess.PIPE)

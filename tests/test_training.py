@@ -323,6 +323,7 @@ def test_impossible_settings_are_refused(cls: type, changes: dict) -> None:
         cls(**(good | changes))
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_deterministic_and_right() -> None:
     """In bf16 and at a real head size: there torch 2.13 compiles some forms of attention wrongly."""
     if not shutil.which("g++") and not shutil.which("c++"):

@@ -28,6 +28,7 @@ STAGES = {  # in the order they run, with the folders they make
     "ingest": ("data/raw",),
     "clean": ("data/corpus", "reports/corpus"),
     "train_tokenizer": ("models/tokenizer",),
+    "evaluate_tokenizer": ("reports/tokenizer",),
     "tokenize_corpus": ("data/tokens",),
     "train": ("models/base", "reports/train"),
     "evaluate_base": ("reports/evaluate/base",),
@@ -35,6 +36,9 @@ STAGES = {  # in the order they run, with the folders they make
     "finetune": ("models/chat", "reports/finetune"),
     "evaluate_chat": ("reports/evaluate/chat",),
     "report": ("reports/index",),
+    "publish_tokenizer": ("reports/publish/tokenizer",),
+    "publish_base": ("reports/publish/base",),
+    "publish_chat": ("reports/publish/chat",),
 }
 OUTPUTS = [folder for folders in STAGES.values() for folder in folders]
 

@@ -142,8 +142,9 @@ def make_tokens(
                 shards.Row([7] * (1 + len(d.text.split())), d.id, d.source, len(d.text.encode()))
                 for d in records.read_folder(corpus / split)
             ]
+            batch = shards.batch_of_rows(rows, shards.shard_schema(100))
             output.counts[split] = shards.write_folder(
-                output.path / split, rows, vocab_size=100, max_shard_tokens=max_shard_tokens
+                output.path / split, [batch], vocab_size=100, max_shard_tokens=max_shard_tokens
             )
     return runs.read_manifest(folder)
 

@@ -59,10 +59,12 @@ def card_content(
     splits: Mapping[str, Mapping[str, int]],
     steps: Sequence[Step],
     hashes: Mapping[str, str],
+    languages: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The card as a JSON value. `raw` is the raw folder's manifest, `summary` the ledger's account of
     each source (see ledger_file.py), `splits` the documents, chars and bytes of each split, `hashes` the
-    sha256 of files that prove the card, by their name in the folder."""
+    sha256 of files that prove the card, by their name in the folder, `languages` the ISO 639-1 codes
+    that web text was kept for."""
     described = raw.params.get("sources", {})
     sources = {
         name: {
@@ -80,6 +82,7 @@ def card_content(
     return {
         "format_version": FORMAT_VERSION,
         "kind": "data_card",
+        "languages": list(languages),
         "splits": {name: dict(counts) for name, counts in splits.items()},
         "sources": sources,
         "licenses": license_shares(summary),

@@ -18,7 +18,7 @@ import numpy as np
 
 from sifirdan.corpus import records
 from sifirdan.corpus.disk_rows import Buckets, DiskRows, buckets_for
-from sifirdan.corpus.records import Document
+from sifirdan.corpus.parallel import IN_PROCESS, Workers
 from sifirdan.corpus.shingles import MASK, Ragged, ngrams, word_hashes, words_of
 from sifirdan.errors import DataError, require
 
@@ -266,33 +266,70 @@ class Overlap:
     first: list[str] = field(default_factory=list)  # ids of the first shared documents
 
 
-def overlap(train: Path, evaluation: Sequence[Path], params: ContaminationParams) -> Overlap:
+def overlap(
+    train: Path,
+    evaluation: Sequence[Path],
+    params: ContaminationParams,
+    workers: Workers = IN_PROCESS,
+) -> Overlap:
     """What the documents of the folder `train` share with those of the evaluation folders; all as
     `clean` writes them."""
-    found = Overlap()
+    total = Overlap()
     with tempfile.TemporaryDirectory() as scratch:
         table = EvaluationText(Path(scratch), params)
-        for batch in batches(chain.from_iterable(map(records.read_folder, evaluation))):
-            table.add([document.text for document in batch])
+        held_out = chain.from_iterable(map(records.read_texts, evaluation))
+        for batch in _text_batches(text for _, _, text in held_out):
+            table.add(batch)
         table.finish()
-        for batch in batches(records.read_folder(train)):
-            shared = table.overlaps([document.text for document in batch])
-            found.documents += len(batch)
-            found.shared_documents += int((shared > 0).sum())
-            found.shared_ngrams += int(shared.sum())
-            for place in np.flatnonzero(shared)[: _SHOWN - len(found.first)].tolist():
-                found.first.append(batch[place].id)
+        groups = (
+            _RowGroup(Path(scratch), params, file, number)
+            for file in records.part_files(train)
+            for number in range(records.num_row_groups(file))
+        )
+        for found in workers.map(_overlap_of, groups):
+            total.documents += found.documents
+            total.shared_documents += found.shared_documents
+            total.shared_ngrams += found.shared_ngrams
+            total.first = (total.first + found.first)[:_SHOWN]
+    return total
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    """Some training text, and where the table of evaluation text lies."""
+
+    table: Path
+    params: ContaminationParams
+    file: Path
+    number: int
+
+
+def _overlap_of(group: _RowGroup) -> Overlap:
+    table = EvaluationText(group.table, group.params)
+    ids, _, texts = records.read_text_columns(group.file, group.number)
+    found = Overlap(documents=len(ids))
+    start = 0
+    for some in _text_batches(texts):
+        shared = table.overlaps(some)
+        found.shared_documents += int((shared > 0).sum())
+        found.shared_ngrams += int(shared.sum())
+        found.first += [ids[start + place] for place in np.flatnonzero(shared).tolist()]
+        start += len(some)
+    found.first = found.first[:_SHOWN]
     return found
 
 
 def require_no_overlap(
-    train: Path, evaluation: Mapping[str, Path], params: ContaminationParams
+    train: Path,
+    evaluation: Mapping[str, Path],
+    params: ContaminationParams,
+    workers: Workers = IN_PROCESS,
 ) -> None:
     """Refuse training text that shares an n-gram with any evaluation text."""
-    if not overlap(train, list(evaluation.values()), params).shared_documents:
+    if not overlap(train, list(evaluation.values()), params, workers).shared_documents:
         return
     for name, folder in evaluation.items():  # only to say which it is
-        found = overlap(train, [folder], params)
+        found = overlap(train, [folder], params, workers)
         if found.shared_documents:
             more = found.shared_documents - len(found.first)
             raise DataError(
@@ -305,13 +342,13 @@ def require_no_overlap(
     raise AssertionError("shared with all sets together, but with none of them")
 
 
-def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents a batch of about BATCH_CHARS characters at a time."""
-    batch: list[Document] = []
+def _text_batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts of about BATCH_CHARS characters at a time."""
+    batch: list[str] = []
     size = 0
-    for document in documents:
-        batch.append(document)
-        size += len(document.text)
+    for text in texts:
+        batch.append(text)
+        size += len(text)
         if size >= BATCH_CHARS:
             yield batch
             batch, size = [], 0

@@ -38,12 +38,59 @@ def write_model_card(
     runs.write_text(model / PAGE_FILE, page)
 
 
+_USE_OF_A_TOKENIZER = """## Use
+
+`AutoTokenizer.from_pretrained(...)` gives the ids of the pipeline. Every text comes back byte for byte;
+what is no piece is spelt in bytes. Encode text that a user typed with
+`tokenizer(text, split_special_tokens=True)`, so that a typed `<|user|>` stays plain text.
+"""
+
+
+def write_tokenizer_card(
+    folder: Path,
+    card_from: Path,
+    facts: Mapping[str, object],
+    drawn: Mapping[str, int],
+    totals: Mapping[str, int],
+) -> None:
+    """Write README.md and the data card into a tokenizer folder that is being made. `drawn` of the
+    `totals` are the bytes of each source that it learned from."""
+    carry_card(card_from, folder)
+    page = model_card(
+        card_from,
+        title="Tokenizer",
+        facts=facts,
+        sections=[_USE_OF_A_TOKENIZER, _sample_section(drawn, totals)],
+        header=["tags: [tokenizer]"],
+    )
+    runs.write_text(folder / PAGE_FILE, page)
+
+
+def _sample_section(drawn: Mapping[str, int], totals: Mapping[str, int]) -> str:
+    lines = ["## What it learned from", ""]
+    lines += [
+        f"{sum(drawn.values()):,} bytes of the {sum(totals.values()):,} of training text. What is said"
+        " below of documents, licences and sources is of the whole; these are the bytes drawn from it:"
+    ]
+    lines += table(
+        ["source", "bytes", "of"], [[name, drawn[name], totals[name]] for name in sorted(totals)]
+    )
+    return "\n".join(lines) + "\n"
+
+
 def model_card(
-    card_from: Path, *, title: str, facts: Mapping[str, object], sections: Sequence[str] = ()
+    card_from: Path,
+    *,
+    title: str,
+    facts: Mapping[str, object],
+    sections: Sequence[str] = (),
+    header: Sequence[str] = ("pipeline_tag: text-generation",),
 ) -> str:
     """A model folder's README.md: a header for the Hub, `facts` (training tokens, bits per byte …)
     as a table, more `sections`, and the section on training data."""
-    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
+    languages = read_card(card_from).get("languages", [])  # missing in cards of older releases
+    lines = ["---", "library_name: transformers", *header]
+    lines += [f"language: [{', '.join(languages)}]"] if languages else []
     lines += ["license: other", "license_name: see-training-data", "---", "", f"# {title}"]
     lines += table(["what", "value"], [[name, value] for name, value in facts.items()])
     return "\n".join(["\n".join(lines) + "\n", *sections, data_section(card_from)])

@@ -207,6 +207,25 @@ def read_row_group(path: Path, number: int) -> list[Document]:
     return [Document(**{**row, "meta": json.loads(row["meta"])}) for row in rows]
 
 
+def read_text_columns(path: Path, number: int) -> tuple[list[str], list[str], list[str]]:
+    """Of one row group the ids, the sources and the texts: what most passes over a corpus need."""
+    with _readable(path) as file:
+        rows = file.read_row_group(number, columns=["id", "source", "text"])
+    return tuple(rows.column(name).to_pylist() for name in ("id", "source", "text"))
+
+
+def read_texts(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Id, source and text of the documents of all parts of a folder, in their order."""
+    for path in part_files(folder):
+        for number in range(num_row_groups(path)):
+            yield from zip(*read_text_columns(path, number), strict=True)
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The Parquet files of a folder, in the order of their documents."""
+    return sorted(folder.glob("part-*.parquet"))
+
+
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[pq.ParquetFile]:
     try:
@@ -229,7 +248,7 @@ def read_rows(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 def read_folder(folder: Path) -> Iterator[Document]:
     """The documents of all parts of a folder, in their order."""
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         yield from read_parquet(path)
 
 

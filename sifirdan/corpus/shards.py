@@ -5,12 +5,15 @@ are the document boundaries; reading makes numpy views of both, no copies. The c
 no matter of a shard: it is chosen when windows are cut.
 """
 
+import errno
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sifirdan.errors import DataError
 
@@ -35,69 +38,126 @@ def id_type(vocab_size: int) -> pa.DataType:
     return pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
 
 
-def write(
-    path: Path, rows: Iterable[Row], *, vocab_size: int, loss_mask: bool = False
-) -> dict[str, int]:
-    """Write a shard; returns its counts of documents, tokens, bytes (and targets)."""
+def shard_schema(vocab_size: int, *, loss_mask: bool = False) -> pa.Schema:
+    """The columns of a shard."""
     fields = [
         ("tokens", pa.list_(id_type(vocab_size))),
         ("document", pa.string()),
         ("source", pa.string()),
         ("num_bytes", pa.int64()),
     ]
+    return pa.schema(fields + ([("loss_mask", pa.list_(pa.uint8()))] if loss_mask else []))
+
+
+def batch_of_rows(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch to write."""
+    columns = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in schema]
+    return pa.record_batch(columns, schema)
+
+
+def batch_of_ids(
+    ids: Sequence[np.ndarray],
+    documents: list[str],
+    sources: list[str],
+    sizes: list[int],
+    *,
+    vocab_size: int,
+) -> pa.RecordBatch:
+    """Documents as a batch to write, from the arrays of their ids."""
+    schema = shard_schema(vocab_size)
+    values = np.concatenate([*ids, np.zeros(0, np.uint32)])
+    # a cast to 16 bits would wrap in silence
+    assert not len(values) or int(values.max()) < vocab_size, (int(values.max()), vocab_size)
+    ends = np.cumsum([0, *map(len, ids)])
+    assert ends[-1] < 1 << 31, "the offsets of a batch have 32 bits"
+    narrow = pa.array(values.astype(schema.field("tokens").type.value_type.to_pandas_dtype()))
+    tokens = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), narrow)
+    return pa.record_batch([tokens, documents, sources, sizes], schema)
+
+
+def write(
+    path: Path, rows: Iterable[Row], *, vocab_size: int, loss_mask: bool = False
+) -> dict[str, int]:
+    """Write rows as one shard; returns its counts of documents, tokens, bytes (and targets)."""
+    schema = shard_schema(vocab_size, loss_mask=loss_mask)
+    counts: Counter[str] = Counter(documents=0, tokens=0, bytes=0)
     if loss_mask:
-        fields.append(("loss_mask", pa.list_(pa.uint8())))
-    schema = pa.schema(fields)
-    counts = {"documents": 0, "tokens": 0, "bytes": 0} | ({"targets": 0} if loss_mask else {})
-    pending: list[Row] = []
-    pending_tokens = 0
-
+        counts["targets"] = 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for some in _batches(rows):
+            for row in some:
+                assert max(row.tokens, default=0) < vocab_size, (row.document, max(row.tokens))
+                mask = row.loss_mask
+                assert mask is None or len(mask) == len(row.tokens), row.document
+                counts.update(documents=1, tokens=len(row.tokens), bytes=row.num_bytes)
+                counts.update({"targets": sum(mask)} if mask else {})
+            writer.write_batch(batch_of_rows(some, schema))
+    return dict(counts)
 
-        def flush() -> None:
-            columns = [[getattr(row, name) for row in pending] for name in schema.names]
-            arrays = [
-                pa.array(column, type=field.type)
-                for column, field in zip(columns, schema, strict=True)
-            ]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
-            pending.clear()
 
-        for row in rows:
-            assert max(row.tokens, default=0) < vocab_size, (row.document, max(row.tokens))
-            counts["documents"] += 1
-            counts["tokens"] += len(row.tokens)
-            counts["bytes"] += row.num_bytes
-            if loss_mask:
-                assert row.loss_mask is not None and len(row.loss_mask) == len(row.tokens), (
-                    row.document
-                )
-                counts["targets"] += sum(row.loss_mask)
-            pending.append(row)
-            pending_tokens += len(row.tokens)
-            if pending_tokens >= MAX_BATCH_TOKENS:
-                flush()
-                pending_tokens = 0
-        if pending:
-            flush()
-    return counts
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += len(row.tokens)
+        if size >= MAX_BATCH_TOKENS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def write_folder(
-    folder: Path, rows: Iterable[Row], *, vocab_size: int, max_shard_tokens: int
+    folder: Path, batches: Iterable[pa.RecordBatch], *, vocab_size: int, max_shard_tokens: int
 ) -> dict[str, int]:
-    """Write rows as few shards, each closed when it reaches `max_shard_tokens`; returns the counts of
-    all. A folder without rows has one empty shard."""
-    total = {"documents": 0, "tokens": 0, "bytes": 0}
-    waiting = iter(rows)
-    number = 0
-    while True:
-        part = _Take(waiting, max_shard_tokens)
-        counts = write(folder / f"part-{number:05d}.arrow", part, vocab_size=vocab_size)
-        total = {name: total[name] + counts[name] for name in total}
-        if part.exhausted:
-            return total
-        number += 1
+    """Write batches as few shards, each closed at the row that reaches `max_shard_tokens`; returns
+    the counts of all. A folder without rows has one empty shard."""
+    folder_writer = _FolderWriter(folder, shard_schema(vocab_size), max_shard_tokens)
+    counts: Counter[str] = Counter(documents=0, tokens=0, bytes=0)
+    with folder_writer:
+        for batch in batches:
+            folder_writer.write(batch)
+            counts["documents"] += batch.num_rows
+            counts["tokens"] += len(batch.column("tokens").values)
+            counts["bytes"] += pc.sum(batch.column("num_bytes")).as_py() or 0
+    return dict(counts)
+
+
+class _FolderWriter:
+    """The open shard of a folder, and the tokens it still takes."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, max_tokens: int) -> None:
+        self._folder, self._schema, self._max_tokens = folder, schema, max_tokens
+        self._number = -1
+        self._next()
+
+    def __enter__(self) -> "_FolderWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        while batch.num_rows:
+            if self._left <= 0:
+                self._close()
+                self._next()
+            ends = _offsets(batch, "tokens")[1:] - _offsets(batch, "tokens")[0]
+            rows = min(int(np.searchsorted(ends, self._left)) + 1, batch.num_rows)
+            self._writer.write_batch(batch.slice(0, rows))
+            self._left -= int(ends[rows - 1])
+            batch = batch.slice(rows)
+
+    def _next(self) -> None:
+        self._number += 1
+        self._left = self._max_tokens
+        self._file = pa.OSFile(str(self._folder / f"part-{self._number:05d}.arrow"), "wb")
+        self._writer = pa.ipc.new_stream(self._file, self._schema)
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._file.close()
 
 
 def datasets_card(splits: Sequence[str]) -> str:
@@ -108,29 +168,12 @@ def datasets_card(splits: Sequence[str]) -> str:
     return "\n".join([*lines, "---", "", "Token shards; see manifest.json for counts.", ""])
 
 
-class _Take:
-    """Rows of an iterator until their tokens reach a limit; knows whether any are left."""
-
-    def __init__(self, rows: Iterator[Row], max_tokens: int) -> None:
-        self._rows, self._max_tokens, self.exhausted = rows, max_tokens, False
-
-    def __iter__(self) -> Iterator[Row]:
-        tokens = 0
-        while tokens < self._max_tokens:
-            row = next(self._rows, None)
-            if row is None:
-                self.exhausted = True
-                return
-            tokens += len(row.tokens)
-            yield row
-
-
 class Shards:
     """All rows of a folder's shards, memory-mapped. `len()` is the number of documents,
     `lengths[i]` a document's tokens, `tokens(i)` a zero-copy view of them."""
 
     def __init__(self, folder: Path) -> None:
-        paths = sorted(Path(folder).glob("*.arrow"))
+        paths = sorted(Path(folder).glob("*.arrow"), key=lambda path: (len(path.name), path.name))
         if not paths:
             raise DataError(
                 f"{folder}: there are no token shards", todo="dvc repro tokenize_corpus"
@@ -185,6 +228,12 @@ def _open(path: Path) -> list[pa.RecordBatch]:
         with pa.memory_map(str(path)) as source:
             return list(pa.ipc.open_stream(source))
     except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise DataError(
+                f"{path}: cannot be mapped into memory beside the other shards ({error})",
+                expected="fewer files than the system maps at once, some ten thousand",
+                todo="give tokenize_corpus.max_shard_tokens a larger value",
+            ) from None
         raise DataError(
             f"{path}: is damaged ({error})",
             expected="an Arrow IPC stream",

@@ -19,7 +19,8 @@ from sifirdan.errors import require
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Runtime
-from sifirdan.tokenizer import MODEL_FILE, Tokenizer, save_hugging_face, save_readable
+from sifirdan.tokenizer import MODEL_FILE, Tokenizer
+from sifirdan.tokenizer_files import save_hugging_face, save_readable
 from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
 from sifirdan.training.losses import cross_entropy_sum
 from sifirdan.training.optim import OptimParams, Schedule, build_optimizers

@@ -1,0 +1,1 @@
+"""What leaves the machine: finished folders for other programs and places."""
