@@ -147,6 +147,7 @@ def test_a_reader_that_stops_reading_ends_the_command_quietly(data: Path) -> Non
     assert done.stderr == "" and done.returncode in (0, 141)
 
 
+@pytest.mark.slow
 def test_the_ledger_answers_for_people_and_for_machines(data: Path) -> None:
     row = tiny_corpus.ledger_rows()[13]
     shard = "data/tokens/train/part-00000.arrow:1"

@@ -70,6 +70,7 @@ def test_ours_and_all_baselines_stand_in_one_table(place: Path, tmp_path: Path) 
     assert (tmp_path / "card/card.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_same_card_each_time_without_speeds(place: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         card(place, tmp_path / name)

@@ -223,6 +223,7 @@ for name in ("publish_tokenizer", "publish_base"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failing", "status"), [("none", "FINISHED"), ("publish_tokenizer", "FAILED")]
 )
