@@ -14,9 +14,7 @@ def trained(texts: list[str]) -> BytePairs:
     return byte_pairs.train(texts, 1500)
 
 
-def test_ids_and_merges_are_those_of_the_reference(
-    texts: list[str], trained: BytePairs
-) -> None:
+def test_ids_and_merges_are_those_of_the_reference(texts: list[str], trained: BytePairs) -> None:
     theirs = train_hugging_face(texts, 1500)
     rng = random.Random(5)
     mixed = ["".join(rng.choice("abcçığ 1'\n\t.🙂É") for _ in range(60)) for _ in range(300)]
