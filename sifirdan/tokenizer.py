@@ -132,6 +132,11 @@ class Tokenizer:
         byte = ModelProto.SentencePiece.BYTE
         return np.array([piece.type == byte for piece in self.proto.pieces])
 
+    def byte_share(self, encoded: Sequence[np.ndarray]) -> float:
+        """The share of single bytes among the ids of some texts."""
+        num_bytes = sum(int(self.is_byte[ids].sum()) for ids in encoded)
+        return num_bytes / max(1, sum(map(len, encoded)))
+
     @property
     def control_ids(self) -> set[int]:
         """Ids that text never gives: unknown, `<s>`, `</s>`, padding, role marks and end mark."""
@@ -199,11 +204,8 @@ class StreamDecoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._byte_of = {
-            index: int(piece.piece[3:5], 16)
-            for index, piece in enumerate(tokenizer.proto.pieces)
-            if piece.type == ModelProto.SentencePiece.BYTE
-        }
+        pieces = piece_bytes(tokenizer.proto)
+        self._byte_of = {id: pieces[id][0] for id in np.flatnonzero(tokenizer.is_byte).tolist()}
         self._held: list[int] = []
 
     def push(self, token: int) -> str:

@@ -191,14 +191,13 @@ def _batches(
     number = 0
     for rank, name in enumerate(sorted(counts, key=lambda name: "ood" in counts[name]["uses"])):
         source = counts[name]
-        for part in sorted((raw / name).glob("part-*.parquet")):
-            for group in range(records.num_row_groups(part)):
-                yield Batch(
-                    number=number, part=part, row_group=group, source=name, rank=rank,
-                    reader=source["reader"], text_kind=source["text_kind"],
-                    for_chat_only=source["uses"] == ["chat"], scratch=scratch, params=params,
-                )  # fmt: skip
-                number += 1
+        for part, group in records.row_groups(raw / name):
+            yield Batch(
+                number=number, part=part, row_group=group, source=name, rank=rank,
+                reader=source["reader"], text_kind=source["text_kind"],
+                for_chat_only=source["uses"] == ["chat"], scratch=scratch, params=params,
+            )  # fmt: skip
+            number += 1
 
 
 def _write_rejected(path: Path, samples: Samples, summary: Mapping[str, Any]) -> None:

@@ -105,7 +105,9 @@ def evaluate_tokenizer(tokenizer_folder: Path, corpus: Path, out: Path, params: 
     )
     rows = compare(contestants, held_out, bands, seed=params.seed)
     unused = _unused_pieces(tokenizer, corpus)
-    byte_share = _byte_share(tokenizer, held_out)
+    byte_share = tokenizer.byte_share(
+        [ids for texts in held_out.values() for ids in tokenizer.encode_arrays(texts)]
+    )
     facts = {
         "method": METHOD_NAMES[tokenizer.method],
         "pieces": f"{tokenizer.vocab_size:,}, of which {unused:,} learned ones occur nowhere in the training text",
@@ -178,12 +180,6 @@ def _unused_pieces(tokenizer: Tokenizer, corpus: Path) -> int:
     fixed = tokenizer.is_byte.copy()
     fixed[sorted(tokenizer.control_ids)] = True
     return int((~used & ~fixed).sum())
-
-
-def _byte_share(tokenizer: Tokenizer, held_out: Mapping[str, Sequence[str]]) -> float:
-    encoded = [ids for texts in held_out.values() for ids in tokenizer.encode_arrays(texts)]
-    tokens = sum(map(len, encoded))
-    return sum(int(tokenizer.is_byte[ids].sum()) for ids in encoded) / max(1, tokens)
 
 
 def _speeds(

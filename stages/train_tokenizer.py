@@ -139,12 +139,11 @@ def _check(folder: Path, tokenizer: Tokenizer, corpus: Path) -> dict[str, float]
     require_twin(folder, tokenizer, [*PROBES, *islice(hard_texts(0), _CHECKED_HARD_TEXTS), *texts])
     encoded = tokenizer.encode_arrays(texts)
     tokens = sum(map(len, encoded))
-    fallback = sum(int(tokenizer.is_byte[ids].sum()) for ids in encoded)
     num_bytes = sum(len(text.encode()) for text in texts)
     return {
         "documents": len(texts),
         "bytes_per_token": num_bytes / max(1, tokens),
-        "byte_piece_share": fallback / max(1, tokens),
+        "byte_piece_share": tokenizer.byte_share(encoded),
     }
 
 

@@ -61,6 +61,13 @@ def test_ids_are_stored_without_loss(tmp_path: Path, vocab_size: int, dtype: typ
         shards.write(tmp_path / "x.arrow", [Row([vocab_size], "a", "b")], vocab_size=vocab_size)
 
 
+def test_a_mask_is_written_where_it_is_asked_for_and_never_missing(tmp_path: Path) -> None:
+    plain = shards.write(tmp_path / "a.arrow", rows(), vocab_size=300)
+    assert "targets" not in plain, "the rows have masks, which nobody asked for"
+    with pytest.raises(AssertionError):
+        shards.write(tmp_path / "b.arrow", [Row([1], "a", "b")], vocab_size=300, loss_mask=True)
+
+
 def test_views_are_zero_copy(tmp_path: Path) -> None:
     shards.write(tmp_path / "part-00000.arrow", rows(), vocab_size=300)
     before = pa.total_allocated_bytes()

@@ -28,6 +28,7 @@ from sifirdan.corpus.ledger_file import (
     read_summary,
     rows_of,
 )
+from sifirdan.corpus.records import part_files
 
 MAX_IDS_HELD = 1 << 22  # 64 MB of ids; a larger ledger is looked through several times
 
@@ -204,7 +205,7 @@ def _stored(folder: Path, *, texts: bool = True) -> dict[str, _Sum]:
     """What the document files of a folder hold, by source."""
     sums: dict[str, _Sum] = defaultdict(_Sum)
     columns = ["id", "source", *(["text"] if texts else [])]
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 table = file.read_row_group(number, columns=columns)

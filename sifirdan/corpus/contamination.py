@@ -283,8 +283,7 @@ def overlap(
         table.finish()
         groups = (
             _RowGroup(Path(scratch), params, file, number)
-            for file in records.part_files(train)
-            for number in range(records.num_row_groups(file))
+            for file, number in records.row_groups(train)
         )
         for found in workers.map(_overlap_of, groups):
             total.documents += found.documents

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sifirdan.corpus.parallel import Workers
-from sifirdan.corpus.records import num_row_groups, part_files, read_text_columns
+from sifirdan.corpus.records import part_files, read_text_columns, row_groups
 from sifirdan.corpus.shards import batch_of_ids
 from sifirdan.errors import DataError
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer
@@ -27,18 +27,13 @@ class _RowGroup:
 
 def encode_folder(folder: Path, tokenizer: Path, workers: Workers) -> Iterator[pa.RecordBatch]:
     """The documents of a folder as batches for token shards, in their order: ids, then `</s>`."""
-    files = part_files(folder)
-    if not files:
+    if not part_files(folder):
         raise DataError(
             f"{folder}: there is no part-*.parquet",
             expected="documents, or a file of none",
             todo="dvc repro clean",
         )
-    groups = (
-        _RowGroup(tokenizer, file, number)
-        for file in files
-        for number in range(num_row_groups(file))
-    )
+    groups = (_RowGroup(tokenizer, file, number) for file, number in row_groups(folder))
     yield from workers.map(_encode, groups)
 
 

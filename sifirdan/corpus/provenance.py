@@ -20,7 +20,7 @@ from sifirdan import runs
 from sifirdan.corpus.card import CARD_FILE, read_card
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS, read_ledger
 from sifirdan.corpus.reasons import deciding, in_words
-from sifirdan.corpus.records import QUARANTINE_FILE
+from sifirdan.corpus.records import QUARANTINE_FILE, part_files
 from sifirdan.errors import DataError
 
 TEXT_CHARS = 600  # of a text's beginning
@@ -189,7 +189,7 @@ def text_of(
             return {"text": None, "text_from": f"{raw} is not on this disk"}
         if not same:
             return {"text": None, "text_from": f"{raw} is of another run than the corpus"}
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in part_files(folder):
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 ids = file.read_row_group(number, columns=["id"])["id"]

@@ -216,9 +216,14 @@ def read_text_columns(path: Path, number: int) -> tuple[list[str], list[str], li
 
 def read_texts(folder: Path) -> Iterator[tuple[str, str, str]]:
     """Id, source and text of the documents of all parts of a folder, in their order."""
+    for path, number in row_groups(folder):
+        yield from zip(*read_text_columns(path, number), strict=True)
+
+
+def row_groups(folder: Path) -> Iterator[tuple[Path, int]]:
+    """The row groups of all parts of a folder, in the order of their documents."""
     for path in part_files(folder):
-        for number in range(num_row_groups(path)):
-            yield from zip(*read_text_columns(path, number), strict=True)
+        yield from ((path, number) for number in range(num_row_groups(path)))
 
 
 def part_files(folder: Path) -> list[Path]:

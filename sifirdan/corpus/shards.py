@@ -87,10 +87,11 @@ def write(
         for some in _batches(rows):
             for row in some:
                 assert max(row.tokens, default=0) < vocab_size, (row.document, max(row.tokens))
-                mask = row.loss_mask
-                assert mask is None or len(mask) == len(row.tokens), row.document
                 counts.update(documents=1, tokens=len(row.tokens), bytes=row.num_bytes)
-                counts.update({"targets": sum(mask)} if mask else {})
+                if loss_mask:
+                    mask = row.loss_mask
+                    assert mask is not None and len(mask) == len(row.tokens), row.document
+                    counts["targets"] += sum(mask)
             writer.write_batch(batch_of_rows(some, schema))
     return dict(counts)
 
