@@ -52,6 +52,7 @@ def run_command(main: Callable[[], int | None]) -> None:
         sys.exit(code)
     except SifirdanError as error:
         sys.stderr.write(f"\n{type(error).__name__}: {error}\n")
+        _note_in_experiment(error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped; run the same command again to continue\n")
@@ -59,3 +60,11 @@ def run_command(main: Callable[[], int | None]) -> None:
     except BrokenPipeError:  # `sifirdan ledger | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _note_in_experiment(error: SifirdanError) -> None:
+    """In a `dvc exp` run, where nobody watches the messages, tracking hears of it, too."""
+    if "DVC_EXP_NAME" in os.environ:
+        from sifirdan import track
+
+        track.note_refusal(error)

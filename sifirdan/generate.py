@@ -129,15 +129,26 @@ def steps(
 
     stops = torch.tensor(stop_ids, device=device)
     finished = torch.zeros(len(prompts), dtype=torch.bool, device=device)
+    rows = list(range(len(prompts)))  # which prompts the rows of the batch are
     for seen in range(longest, room):
         last = logits[:, -1].float()
         last[:, forbidden_ids] = -torch.inf
         chosen = sample(last, sampling, generator)
         finished |= torch.isin(chosen, stops)
-        done = finished.tolist()
-        yield [None if end else token for token, end in zip(chosen.tolist(), done, strict=True)]
-        if all(done) or seen == room - 1:
+        fresh: list[int | None] = [None] * len(prompts)
+        for row, token, end in zip(rows, chosen.tolist(), finished.tolist(), strict=True):
+            fresh[row] = None if end else token
+        yield fresh
+        if finished.all() or seen == room - 1:
             return
+        if 2 * int(finished.sum()) >= len(rows):  # the others go on without them
+            left = (~finished).nonzero()[:, 0]
+            rows = [rows[place] for place in left.tolist()]
+            chosen, finished, padding, allowed = (
+                x[left] for x in (chosen, finished, padding, allowed)
+            )
+            for layer in cache:
+                layer.keys, layer.values = layer.keys[left], layer.values[left]
         mask = additive(allowed[:, None, None, : seen + 1]) if ragged else None
         logits = model(chosen[:, None], positions=(seen - padding)[:, None], mask=mask, cache=cache)
 

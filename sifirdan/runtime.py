@@ -20,6 +20,7 @@ class Runtime:
     compile: Literal["auto", "on", "off"]
     checkpoint_every_steps: int
     corpus_workers: int | None
+    register_models: bool
 
     def __post_init__(self) -> None:
         require(

@@ -14,28 +14,37 @@ import secrets
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sifirdan import runs, track_record
+from sifirdan import runs, track_axes, track_record
 from sifirdan.config import PARAMS_FILE, read_yaml
-from sifirdan.errors import ConfigError, DataError
+from sifirdan.errors import ConfigError, DataError, SifirdanError
 from sifirdan.track_store import Store
 
 EXPERIMENT = "sifirdan"
+ARTIFACT_COLUMNS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 LOCK_TRIES = 12  # of runs.LOCK_WAIT_SECONDS each
 # A dead server may cost seconds, never the minutes that MLflow's own retries take.
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # saves 0.6 GB of job workers
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
 
 _log = logging.getLogger(__name__)
 _open_runs: list["Run"] = []
+_begun: list[str] = []  # the stages that this process has tracked
 
 
 @contextlib.contextmanager
@@ -49,6 +58,7 @@ def stage(
 ) -> Iterator["Run"]:
     """Track one execution of the stage `name`. `inputs` and `outputs` are folders with a
     manifest, whose hashes become data sets and the tags `in.*` and `out.*`."""
+    _begun.append(name)
     run = Run(name, params, inputs)
     if resume_run_id:
         run.reopen(resume_run_id)
@@ -60,6 +70,20 @@ def stage(
     finally:
         _open_runs.remove(run)
         run._end(status, outputs)
+
+
+def note_refusal(error: SifirdanError) -> None:
+    """A stage of an experiment that ended before it was tracked, say at a wrong setting, leaves a
+    FAILED run: of ten experiments in a queue the store shows ten."""
+    name = os.environ.get("DVC_STAGE")
+    if not name or "DVC_EXP_NAME" not in os.environ or _begun:
+        return
+    with (
+        contextlib.suppress(SifirdanError),
+        stage(name, params={}, inputs={}, outputs={}) as run,
+    ):
+        run.log_text(f"{error}\n", "refused.txt")
+        raise error
 
 
 def close_pipeline(all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
@@ -116,6 +140,37 @@ def ui_url(port: int) -> str:
     return f"{server}/#/experiments/{store.experiment_id}/runs?{query}"
 
 
+def list_runs() -> list[dict[str, str]]:
+    """The pipeline runs of the store, `id` and `name`, the newest first; none where there is no store."""
+    local = runs.project_root() / "mlflow.db"
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not local.is_file():
+        return []
+    with _reading() as store:
+        found = store.pipelines()
+        return [{"id": run.info.run_id, "name": run.info.run_name or ""} for run in found]
+
+
+def read_run(run_id: str, is_curve: Callable[[str], bool]) -> dict[str, Any]:
+    """A pipeline run as plain data: `id`, `name`, `params`, `tags`, `metrics` (the last value each),
+    `curves` (points (step, value) of the metrics that `is_curve`), and `stages`: of each stage the
+    tags of its last finished run and the texts of its metrics file and samples."""
+    with _reading() as store:
+        return store.read(run_id, is_curve)
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[Store]:
+    try:
+        yield _open_store()
+    except ConfigError:
+        raise
+    except Exception as error:  # file, database, server or network
+        raise DataError(
+            f"the tracking store {_store_uri()} cannot be read: {(str(error).splitlines() or [''])[0]}",
+            todo="mend the store, or set MLFLOW_TRACKING_URI to the right one",
+        ) from error
+
+
 class Run:
     """One stage execution. No method but `finish` raises: tracking never stops a stage."""
 
@@ -129,6 +184,7 @@ class Run:
         self._keep_journal = False
         self._warned: set[str] = set()
         self._monitor: Any = None
+        self._axes: Mapping[str, float] = {}
         self._begun = time.monotonic()
         self._is_main = os.environ.get("RANK", "0") == "0"  # torchrun: the first process only
         if self._is_main:
@@ -143,6 +199,12 @@ class Run:
             self._try(f"metric {name}", partial(_add_float, good, name, value))
         self._try("record", lambda: self._emit("metrics", step=int(step), values=good))
 
+    def log_axes(self, metrics: Mapping[str, Any]) -> None:
+        """Draw the curves against tokens and FLOPs too; called before the first point. `metrics` is
+        what will stand in the stage's metrics file, as far as it is known at the start."""
+        self._axes = track_axes.axes_of(metrics)
+        self._try("record", lambda: self._emit("axes", per_step=self._axes))
+
     def log_artifact(self, path: Path) -> None:
         """Keep a copy of a file with the run."""
         self._try(
@@ -152,6 +214,19 @@ class Run:
     def log_text(self, text: str, name: str) -> None:
         """Keep a text with the run, as the file `name`."""
         self._try("record", lambda: self._emit("text", name=name, text=text))
+
+    def log_table(self, rows: Sequence[Mapping[str, Any]], name: str) -> None:
+        """Keep rows of equal columns as the table `name` (say "samples.json"), on this run and its
+        pipeline; MLflow's page shows the tables of several runs side by side."""
+        columns = list(rows[0]) if rows else []
+        data = [[row.get(column) for column in columns] for row in rows]
+        self._try("record", lambda: self._emit("table", name=name, columns=columns, data=data))
+
+    def register_model(self, name: str, folder: Path, *, bits_per_byte: float, text: str) -> None:
+        """Keep a copy of the model `folder` as a version of the registered model `sifirdan-NAME`.
+        `bits_per_byte` is its score on val, `text` the hash of that text; the alias `best` goes to
+        the lowest score on the text that was measured last."""
+        self._try("record", lambda: self._register(name, Path(folder), bits_per_byte, text))
 
     def finish(self, metrics: Mapping[str, Any], path: Path) -> None:
         """Write the stage's metrics file, then log its numbers to this run and its pipeline."""
@@ -232,6 +307,8 @@ class Run:
             process=track_record.process_key(),
             pipeline_params=_all_params(),
         )
+        if self._axes:
+            self._emit("axes", per_step=self._axes)
         if self._store and self._store.run_id == run_id:
             self._store.catch_up(events)
         self._adopt_ids()
@@ -244,8 +321,28 @@ class Run:
 
     def _replay_stage(self, name: str, metrics: Path | None, curve: Path | None) -> None:
         points = track_record.read_curve(curve) if curve and curve.is_file() else []
-        values = track_record.read_metrics(metrics) if metrics and metrics.is_file() else {}
-        self._emit("replayed", stage=name, points=points, values=values)
+        content = track_record.read_content(metrics) if metrics and metrics.is_file() else {}
+        self._emit(
+            "replayed",
+            stage=name,
+            points=points,
+            values=track_record.numbers(content),
+            axes=track_axes.axes_of(content),
+        )
+
+    def _register(self, name: str, folder: Path, bits_per_byte: float, text: str) -> None:
+        digest = track_record.folder_hash(folder)
+        if not digest:
+            raise DataError(f"{folder}: is no finished model folder, and so not registered")
+        self._emit(
+            "model",
+            name=f"{EXPERIMENT}-{name}",
+            path=str(folder.resolve()),
+            manifest=digest,
+            bits_per_byte=float(bits_per_byte),
+            text=text,
+            commit=track_record.head_commit(),
+        )
 
     def _end(self, status: str, outputs: Mapping[str, Path]) -> None:
         self._try("system metrics", self._stop_monitor)
@@ -254,7 +351,7 @@ class Run:
         if self._store is None and self.parent_id:  # it worked once: perhaps it does again
             self._try("store", self._catch_up)
         if self._journal:
-            whole = self._store and not self._store.artifact_error and not self._keep_journal
+            whole = self._store and not self._store.error and not self._keep_journal
             self._try("journal", self._journal.remove if whole else self._journal.close)
 
     def _catch_up(self) -> None:
@@ -300,8 +397,8 @@ def _replay(events: list[dict[str, Any]]) -> str:
     for event in events:
         store.apply(event)
     store.settle(events)
-    if store.artifact_error:
-        raise store.artifact_error
+    if store.error:
+        raise store.error
     return store.run_id
 
 
@@ -365,7 +462,7 @@ def _move_artifacts(old: str, new: str) -> None:
     writing into the old one."""
     database = sqlite3.connect(runs.project_root() / "mlflow.db", timeout=20)
     with contextlib.closing(database), database:
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+        for table, column in ARTIFACT_COLUMNS:
             database.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE instr({column}, ?) = 1",
                 (new, len(old) + 1, old),

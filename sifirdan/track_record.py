@@ -117,10 +117,15 @@ def spell_nonfinite(content: Any) -> Any:
     return content
 
 
+def read_content(path: Path) -> dict[str, Any]:
+    """What stands in a metrics file."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
 def read_metrics(path: Path) -> dict[str, float]:
     """The numbers of a metrics file."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return numbers(content)
+    return numbers(read_content(path))
 
 
 def has_nonfinite(event: Mapping[str, Any]) -> bool:
@@ -279,7 +284,7 @@ def provenance(stage: str) -> tuple[dict[str, str], str]:
     for variable in ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV"):
         if os.environ.get(variable):
             tags[variable.lower().replace("_", ".")] = os.environ[variable]
-    commit = _git("rev-parse", "HEAD").strip()
+    commit = head_commit()
     if not commit:
         return tags, ""
     tags["mlflow.source.git.commit"] = commit
@@ -288,6 +293,11 @@ def provenance(stage: str) -> tuple[dict[str, str], str]:
     if len(diff) > MAX_DIFF_CHARS:
         diff = f"{diff[:MAX_DIFF_CHARS]}\n[cut: {len(diff)} characters, {digest_of(diff)}]\n"
     return tags, diff
+
+
+def head_commit() -> str:
+    """The commit that is checked out, or ""."""
+    return _git("rev-parse", "HEAD").strip()
 
 
 def _device() -> str:

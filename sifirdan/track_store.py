@@ -4,18 +4,23 @@ Not for deciding what is tracked (`track.py`) and, although all of this is MLflo
 importing MLflow: the opened client is handed in.
 """
 
+import contextlib
+import json
 import logging
 import math
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sifirdan import track_record
+from sifirdan import track_axes, track_record, track_registry
 
 FLUSH_SECONDS = 10.0  # how far the curve on the page may lag behind
 FLUSH_POINTS = 1000  # a log_batch of this size takes about 0.1 s on SQLite
+TABLES_TAG = "mlflow.loggedArtifacts"  # what MLflow's page looks for tables in
+MAX_SEARCHED_RUNS = 20  # the newest of a stage, for the times of a replayed curve
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +35,7 @@ class Store:
         self.parent_id = ""
         self.experiment_id = experiment_id
         self.artifact_error: Exception | None = None
+        self.registry_error: Exception | None = None
         self._client = client
         self._entities = mlflow.entities
         self._limits = mlflow.utils.validation  # read there: they differ between releases
@@ -38,18 +44,28 @@ class Store:
         self._new_runs: set[str] = set()
         self._pending: dict[str, list[Any]] = {}
         self._last_steps: dict[tuple[str, str], int] = {}
+        self._last_places: dict[tuple[str, str], int] = {}
+        self._per_step: Mapping[str, float] = {}
         self._curves: set[str] = set()
         self._flushed = time.monotonic()
+
+    @property
+    def error(self) -> Exception | None:
+        """Why something that an event asked for is not in the store."""
+        return self.artifact_error or self.registry_error
 
     def apply(self, event: Mapping[str, Any]) -> None:
         actions = {
             "start": self._start,
             "reopen": self._reopen,
+            "axes": self._axes,
             "metrics": self._metrics,
             "final": self._final,
             "replayed": self._replayed,
             "artifact": self._artifact,
             "text": self._text,
+            "table": self._table,
+            "model": self._model,
             "close": self._close,
             "end": self._end,
         }
@@ -62,10 +78,11 @@ class Store:
     def catch_up(self, events: list[dict[str, Any]]) -> None:
         """The points that a killed process had not yet sent; then the steps are counted anew."""
         for event in events:
-            if event["event"] == "metrics":
-                self._metrics(event)
+            if event["event"] in ("axes", "metrics"):
+                self.apply(event)
         self._flush()
         self._last_steps.clear()
+        self._last_places.clear()
         self._new_runs.clear()
 
     def settle(self, events: list[dict[str, Any]]) -> None:
@@ -153,9 +170,13 @@ class Store:
                     self._pending.setdefault(target, []).append(point)
         self._client.delete_run(source)
 
+    def _axes(self, event: Mapping[str, Any]) -> None:
+        self._per_step = event["per_step"]
+
     def _metrics(self, event: Mapping[str, Any]) -> None:
+        point = event["step"], event["values"], event["time"]
         for run_id in (self.run_id, self.parent_id):
-            self._add_points(run_id, self._stage, event["step"], event["values"], event["time"])
+            self._add_points(run_id, self._stage, *point, self._per_step)
         full = max(map(len, self._pending.values()), default=0) >= FLUSH_POINTS
         if full or time.monotonic() - self._flushed > FLUSH_SECONDS:
             self._flush()
@@ -172,10 +193,24 @@ class Store:
         }
         if event["stage"] in done:
             return
+        times, axes = self._times_of(event["stage"], event["points"]), event.get("axes", {})
         for step, values in event["points"]:
-            self._add_points(self.parent_id, event["stage"], step, values, event["time"])
+            when = times.get(step, event["time"])
+            self._add_points(self.parent_id, event["stage"], step, values, when, axes)
         self._add_final(self.parent_id, event["stage"], event["values"], event["time"])
         self._set_tags(self.parent_id, {f"replayed.{event['stage']}": "true"})
+
+    def _times_of(self, stage: str, points: list[Any]) -> dict[int, int]:
+        """When the run that made this curve logged each step, where the store still has that run.
+        A curve file has no times, and all of it would stand at one moment of the time axis."""
+        wanted = {step: values["loss"] for step, values in points if "loss" in values}
+        query = f"tags.stage = '{stage}' and attributes.status = 'FINISHED'"
+        for run in self._search(query, MAX_SEARCHED_RUNS) if wanted else ():
+            name = track_record.metric_name(stage, "loss")
+            history = self._client.get_metric_history(run.info.run_id, name)
+            if {point.step: point.value for point in history} == wanted:
+                return {point.step: point.timestamp for point in history}
+        return {}
 
     def _close(self, event: Mapping[str, Any]) -> None:
         self._flush()
@@ -209,6 +244,18 @@ class Store:
     def _text(self, event: Mapping[str, Any]) -> None:
         self._put(self._client.log_text, self.run_id, event["text"], event["name"])
 
+    def _table(self, event: Mapping[str, Any]) -> None:
+        """In the form of MLflow's own tables: it has a call for that, which appends when repeated."""
+        content = {"columns": event["columns"], "data": event["data"]}
+        text = json.dumps(content, ensure_ascii=False, default=str)
+        for run_id in (self.run_id, self.parent_id):
+            self._put(self._client.log_text, run_id, text, event["name"])
+            tags = self._client.get_run(run_id).data.tags
+            tables = json.loads(tags.get(TABLES_TAG, "[]"))
+            table = {"path": event["name"], "type": "table"}
+            if table not in tables:
+                self._set_tags(run_id, {TABLES_TAG: json.dumps([*tables, table])})
+
     def _put(self, action: Callable[..., object], *arguments: str) -> None:
         """Artifacts lie elsewhere than numbers; when that place fails the numbers go on."""
         if self.artifact_error:
@@ -219,34 +266,53 @@ class Store:
             self.artifact_error = error
             _log.warning("tracking: artifacts of this run cannot be stored: %s", error)
 
+    def _model(self, event: Mapping[str, Any]) -> None:
+        """The registry fails for reasons of its own (an old server, no rights); the rest goes on."""
+        try:
+            track_registry.register(self._client, self.run_id, event)
+        except Exception as error:  # server, file system or object store
+            self.registry_error = error
+            _log.warning("tracking: %s is not in the registry: %s", event["name"], error)
+
     def _add_points(
-        self, run_id: str, stage: str, step: int, values: Mapping[str, float], when: int
+        self,
+        run_id: str,
+        stage: str,
+        step: int,
+        values: Mapping[str, float],
+        when: int,
+        per_step: Mapping[str, float],
     ) -> None:
         for raw, value in values.items():
-            name, value = self._number(stage, raw, value)
+            name, value = self._storable(track_record.metric_name(stage, raw), value)
             self._curves.add(name)
             if step > self._last_step(run_id, name):
-                self._pending.setdefault(run_id, []).append(
-                    self._entities.Metric(name, value, when, step)
-                )
+                self._append(run_id, name, value, when, step)
+        for raw, place, value in track_axes.points(stage, step, values, per_step):
+            name, value = self._storable(raw, value)
+            last = self._last_places.get((run_id, name), -1)
+            if place > max(last, self._last_step(run_id, name)):  # steps may be below 1 GFLOP
+                self._append(run_id, name, value, when, place)
+                self._last_places[run_id, name] = place
+
+    def _append(self, run_id: str, name: str, value: float, when: int, step: int) -> None:
+        point = self._entities.Metric(name, value, when, step)
+        self._pending.setdefault(run_id, []).append(point)
 
     def _add_final(self, run_id: str, stage: str, values: Mapping[str, float], when: int) -> None:
         """One number a name, at step 0; one that shares its name with a curve gets `_final`."""
         known = self._client.get_run(run_id).data.metrics
         for raw, value in values.items():
-            name, value = self._number(stage, raw, value)
+            name, value = self._storable(track_record.metric_name(stage, raw), value)
             if name in self._curves or self._last_step(run_id, name) > 0:
                 name += "_final"
             if known.get(name) != value:
-                self._pending.setdefault(run_id, []).append(
-                    self._entities.Metric(name, value, when, 0)
-                )
+                self._append(run_id, name, value, when, 0)
         self._flush()
 
-    def _number(self, stage: str, raw: str, value: float) -> tuple[str, float]:
+    def _storable(self, name: str, value: float) -> tuple[str, float]:
         """Name and value as the store takes them: SQL has no NaN and no infinity, so a flag
         stands for them; the true value is in the journal."""
-        name = track_record.metric_name(stage, raw)
         if not math.isfinite(value):
             name, value = f"{name}.nonfinite", 1.0
         return track_record.safe_name(
@@ -352,6 +418,47 @@ class Store:
             status = ("FAILED" if "FAILED" in ends else "FINISHED") if whole else "KILLED"
             self._client.set_terminated(run.info.run_id, status)
 
+    def pipelines(self) -> list[Any]:
+        """Every pipeline run, the newest first."""
+        found = self._search("tags.stage = 'pipeline'")
+        return sorted(found, key=lambda run: run.info.start_time, reverse=True)
+
+    def read(self, run_id: str, is_curve: Callable[[str], bool]) -> dict[str, Any]:
+        """See `track.read_run`."""
+        run = self._client.get_run(run_id)
+        children = sorted(self._children(run_id), key=lambda child: child.info.start_time)
+        return {
+            "id": run_id,
+            "name": run.info.run_name or "",
+            "params": dict(run.data.params),
+            "tags": dict(run.data.tags),
+            "metrics": dict(run.data.metrics),
+            "curves": {
+                name: [(p.step, p.value) for p in self._client.get_metric_history(run_id, name)]
+                for name in run.data.metrics
+                if is_curve(name)
+            },
+            "stages": {
+                child.data.tags.get("stage", ""): {
+                    "tags": dict(child.data.tags),
+                    "files": self._texts(child),
+                }
+                for child in children
+                if child.info.status == "FINISHED"
+            },
+        }
+
+    def _texts(self, run: Any) -> dict[str, str]:
+        """The metrics file and the samples that a stage kept; none where that place cannot be read."""
+        wanted = (f"{run.data.tags.get('stage')}.json", "samples.jsonl")
+        texts = {}
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
+            for entry in self._client.list_artifacts(run.info.run_id):
+                if entry.path in wanted:
+                    got = self._client.download_artifacts(run.info.run_id, entry.path, folder)
+                    texts[entry.path] = Path(got).read_text(encoding="utf-8")
+        return texts
+
     def _find_pipeline(self, key: str, host: str) -> Any:
         kind, pid, _ = key.split("-")
         for run in self._search(
@@ -365,8 +472,9 @@ class Store:
     def _children(self, run_id: str) -> list[Any]:
         return self._search(f"tags.`mlflow.parentRunId` = '{run_id}'")
 
-    def _search(self, query: str) -> list[Any]:
-        return list(self._client.search_runs([self.experiment_id], query))
+    def _search(self, query: str, max_results: int = 1000) -> list[Any]:
+        found = self._client.search_runs([self.experiment_id], query, max_results=max_results)
+        return list(found)
 
     def _lookup(self, run_id: str) -> Any:
         try:

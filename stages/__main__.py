@@ -1,13 +1,15 @@
-"""Check the whole of params.yaml before a run: `python -m stages`.
+"""Before a run: `python -m stages` checks the whole of params.yaml, then waits for its turn.
 
 A stage reads its own section only, so a slip in a late section would show after the long stages
-before it, and after DVC has taken their outputs away. `make` runs this first. Costs seconds.
+before it, and after DVC has taken their outputs away. And where another `make` or `dvc repro` is at
+work on the project, DVC would fail half-way. `make` runs this first. Costs seconds, and the wait.
 """
 
 import importlib
 from pathlib import Path
 
 from sifirdan.config import PARAMS_FILE, load_params, read_yaml
+from sifirdan.dvc_busy import wait_for_turn
 from sifirdan.errors import ConfigError, run_command
 from sifirdan.runtime import Runtime
 
@@ -30,6 +32,7 @@ def check(path: Path) -> None:
 
 def main() -> None:
     check(PARAMS_FILE)
+    wait_for_turn(Path())
 
 
 if __name__ == "__main__":

@@ -1,27 +1,48 @@
 """Measure a finished model: `python -m stages.evaluate base` or `… chat`.
 
-Reads models/X, data/corpus, data/tokens (and data/chat for the chat model). Writes
-reports/evaluate/X: a Markdown report, a plot, all samples; and the metrics. Costs about a minute
-on two cores for the default corpus; memory for one batch of logits.
+Reads models/X, data/corpus, data/tokens; for the chat model also data/chat and the metrics of the base
+model. Writes reports/evaluate/X (samples, answers, minimal pairs, what the page of `report` is drawn
+from) and the metrics. Costs about a minute on two cores for the default corpus; memory for one batch
+of logits.
 """
 
 import json
-import random
+import logging
+import lzma
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sifirdan import runs, track
 from sifirdan.chat import Message
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.corpus.records import read_folder
+from sifirdan.corpus.records import read_texts
+from sifirdan.corpus.sample import draw
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import prepare
-from sifirdan.errors import ConfigError, require, run_command
-from sifirdan.evals.answers import Answer, answer, answer_nats, own_question_share
-from sifirdan.evals.bits_per_byte import Score, score_documents, total
+from sifirdan.errors import ConfigError, DataError, require, run_command
+from sifirdan.evals.answers import Answer, answer
+from sifirdan.evals.chat_exam import constant_answers, draw_questions, examine
+from sifirdan.evals.generation import against_training, by_temperature, measure_samples
+from sifirdan.evals.language_model import (
+    calibration,
+    fingerprint,
+    measure,
+    score_tokens,
+    text_facts,
+    token_counts,
+    unigram_bits_per_byte,
+)
+from sifirdan.evals.minimal_pairs.baselines import length_accuracy, unigram_accuracy
+from sifirdan.evals.minimal_pairs.pairs import all_pairs
+from sifirdan.evals.minimal_pairs.publish import write_pairs
+from sifirdan.evals.minimal_pairs.scoring import PairResult, by_phenomenon, overall, score_pairs
+from sifirdan.evals.multiple_choice import TASKS, accuracy, read_task, score_items
 from sifirdan.evals.samples import Sample, draw_samples, known_word_share, words_of
 from sifirdan.generate import Sampling
 from sifirdan.model.checkpoint import load_model
@@ -30,6 +51,9 @@ from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import Tokenizer
 
 SPLITS = ("val", "test", "ood")
+QUESTION_SETS = ("known", "unseen", "handwritten")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,6 +62,7 @@ class Params:
 
     seed: int
     stride: int
+    training_bytes: int
     prompts: list[str]
     temperatures: list[float]
     num_samples: int
@@ -48,11 +73,19 @@ class Params:
     chat_top_p: float
     answer_tokens: int
     num_questions: int
+    num_questions_a_type: int
+    max_forgetting: float
 
     def __post_init__(self) -> None:
-        for key in ("stride", "sample_tokens", "answer_tokens"):
+        for key in ("stride", "training_bytes", "sample_tokens", "answer_tokens"):
             require(getattr(self, key) >= 1, f"evaluate.{key}", getattr(self, key), "1 or more")
-        for key in ("num_samples", "num_questions"):
+        for key in (
+            "seed",
+            "num_samples",
+            "num_questions",
+            "num_questions_a_type",
+            "max_forgetting",
+        ):
             require(getattr(self, key) >= 0, f"evaluate.{key}", getattr(self, key), "0 or more")
         for temperature in (*self.temperatures, self.sample_temperature):
             Sampling(temperature, 0, 1.0)
@@ -60,256 +93,248 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What one evaluation found; becomes the metrics and the report."""
+class Places:
+    """The folders that an evaluation reads, and its output; `chat` and `base_metrics`, the metrics of
+    the model before tuning, are for a chat model alone."""
 
-    scores: dict[str, dict[str, Score]]  # split -> source -> score
-    samples: list[Sample]
-    free_samples: list[Sample]
-    word_shares: dict[str, float]
-    chat: dict[str, Any]
-    answers: list[Answer]
+    model: Path
+    corpus: Path
+    tokens: Path
+    chat: Path | None
+    base_metrics: Path | None
+    out: Path
 
 
-def evaluate(
-    name: str,
-    model_folder: Path,
-    corpus: Path,
-    tokens: Path,
-    chat_folder: Path | None,
-    out: Path,
-    params: Params,
-    runtime: Runtime,
-) -> dict[str, Any]:
-    """Score the model `name` ("base" or "chat"), draw samples, write the report; returns metrics."""
+def evaluate(places: Places, params: Params, runtime: Runtime) -> dict[str, Any]:
+    """Score the model, draw samples, ask questions; returns the metrics."""
     device = prepare(runtime)
-    inputs = {
-        "model": runs.open_folder(
-            model_folder, "model", made_by="finetune" if name == "chat" else "train"
-        ),
-        "corpus": runs.open_folder(corpus, "corpus", made_by="clean"),
-        "tokens": runs.open_folder(tokens, "tokens", made_by="tokenize_corpus"),
+    inputs = _open_inputs(places)
+    model, tokenizer = load_model(places.model, device), Tokenizer.load(places.model)
+    stride = min(params.stride, model.config.context_length)
+    metrics: dict[str, Any] = {
+        "window": model.config.context_length,
+        "stride": stride,
+        "tokenizer": inputs["tokens"].inputs["tokenizer"][:12],
     }
-    if chat_folder:
-        inputs["chat"] = runs.open_folder(chat_folder, "chat", made_by="prepare_chat")
-    model, tokenizer = load_model(model_folder, device), Tokenizer.load(model_folder)
-    window = model.config.context_length
-    stride = min(params.stride, window)
-    scores = {
-        split: _score_split(model, Shards(tokens / split), window, stride, tokenizer.eos_id)
-        for split in SPLITS
-    }
-    prompt_room = window - params.sample_tokens - 1
-    prompts = [prompt for prompt in params.prompts if len(tokenizer.encode(prompt)) < prompt_room]
-    samples = [
-        sample
-        for temperature in params.temperatures
-        for sample in draw_samples(
-            model, tokenizer, prompts, sampling=Sampling(temperature, 0, 1.0),
-            max_new_tokens=min(params.sample_tokens, window - 1), seed=params.seed,
-        )
-    ] if prompts else []  # fmt: skip
-    free_samples = draw_samples(
-        model, tokenizer, [""] * params.num_samples, sampling=Sampling(params.sample_temperature, 0, 1.0),
-        max_new_tokens=min(params.sample_tokens, window - 1), seed=params.seed,
-    ) if params.num_samples else []  # fmt: skip
-    chat, answers = (
-        _examine_chat(model, tokenizer, chat_folder, params) if chat_folder else ({}, [])
-    )
-    findings = Findings(
-        scores, samples, free_samples, _word_shares(corpus, free_samples), chat, answers
-    )
-    made: dict[str, Any] = {
-        "inputs": inputs,
-        "params": asdict(params),
-        "packages": ("torch", "sentencepiece"),
-    }
-    with runs.new_folder(out, kind="evaluation", **made) as output:
-        _write_report(output.path, name, findings, window, stride, params)
-    return _metrics(findings, window, stride)
-
-
-def _score_split(
-    model: Transformer, shards: Shards, window: int, stride: int, eos_id: int
-) -> dict[str, Score]:
-    documents = [shards.tokens(index) for index in range(len(shards))]
-    scores = score_documents(
-        model, documents, shards.column("num_bytes"), window=window, stride=stride, eos_id=eos_id
-    )
-    by_source: dict[str, list[Score]] = {}
-    for source, score in zip(shards.column("source"), scores, strict=True):
-        by_source.setdefault(source, []).append(score)
-    return {source: total(part) for source, part in sorted(by_source.items())}
-
-
-def _word_shares(corpus: Path, samples: list[Sample]) -> dict[str, float]:
-    vocabulary = {
-        word for document in read_folder(corpus / "train") for word in words_of(document.text)
-    }
-    return {
-        "samples": known_word_share([sample.text for sample in samples], vocabulary),
-        "val": known_word_share(
-            (document.text for document in read_folder(corpus / "val")), vocabulary
-        ),
-    }
-
-
-def _examine_chat(
-    model: Transformer, tokenizer: Tokenizer, folder: Path, params: Params
-) -> tuple[dict[str, Any], list[Answer]]:
-    """Checks on questions the model was not tuned on: does it stop, with one sentence, differently
-    for different questions, and does it tell its own question's answer from another's?"""
-    sampling = Sampling(params.chat_temperature, 0, params.chat_top_p)
-    results: dict[str, Any] = {}
-    all_answers: list[Answer] = []
-    for name in ("known", "unseen"):
-        asked, wordings = _draw_questions(folder / f"{name}.jsonl", params)
-        if not asked:
-            continue
-        answers = answer(
-            model,
-            tokenizer,
-            asked,
-            sampling=sampling,
-            max_new_tokens=params.answer_tokens,
-            seed=params.seed,
-        )
-        nats = answer_nats(model, tokenizer, asked)
-        results[name] = {
-            "questions": len(asked),
-            "stopped_share": sum(a.stopped for a in answers) / len(answers),
-            "one_sentence_share": sum(a.stopped and a.is_one_sentence for a in answers)
-            / len(answers),
-            "distinct_share": len({a.text for a in answers}) / len(answers),
-            "own_question_share": own_question_share(model, tokenizer, asked, wordings),
-            "own_question_share_any_wording": own_question_share(
-                model, tokenizer, asked, [None] * len(asked)
-            ),
-            "exact_match_share": sum(a.text.strip() == a.expected for a in answers) / len(answers),
-            "nats_per_target": sum(n for n, _ in nats) / sum(t for _, t in nats),
-        }
-        all_answers += answers
-    spoken: list[list[Message]] = [
-        [{"role": "user", "content": prompt}, {"role": "assistant", "content": "-"}]
-        for prompt in params.chat_prompts
-    ]
-    talk = answer(
-        model,
-        tokenizer,
-        spoken,
-        sampling=sampling,
-        max_new_tokens=params.answer_tokens,
-        seed=params.seed,
-    )
-    return results, [*talk, *all_answers]
-
-
-def _draw_questions(path: Path, params: Params) -> tuple[list[list[Message]], list[int | None]]:
-    """Dictionary questions (kind "definition") of a file of messages, drawn by seed, and the number
-    of each one's wording."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    drawn = [row for row in rows if row["type"] == "definition"]
-    random.Random(params.seed).shuffle(drawn)
-    drawn = drawn[: params.num_questions]
-    return [row["messages"] for row in drawn], [row["template"] for row in drawn]
-
-
-def _metrics(findings: Findings, window: int, stride: int) -> dict[str, Any]:
-    metrics: dict[str, Any] = {"window": window, "stride": stride}
-    for split, by_source in findings.scores.items():
-        if not by_source:
-            continue
-        whole = total(list(by_source.values()))
-        metrics[split] = {
-            "bits_per_byte": whole.bits_per_byte,
-            "token_perplexity": whole.token_perplexity,
-            "documents": whole.documents,
-            "tokens": whole.tokens,
-            "bytes": whole.num_bytes,
-            "sources": {source: score.bits_per_byte for source, score in by_source.items()},
-        }
-    metrics["known_word_share"] = findings.word_shares
-    if findings.chat:
-        metrics["questions"] = findings.chat
+    bins: dict[str, Any] = {}
+    for split in SPLITS:
+        shards = Shards(places.tokens / split)
+        if len(shards):
+            metrics[split], bins[split] = _score(model, tokenizer, places, split, stride, params)
+    train = Shards(places.tokens / "train")
+    counts = token_counts((train.tokens(n) for n in range(len(train))), tokenizer.vocab_size)
+    if "val" in metrics:
+        metrics["val"] |= _yardsticks(places, counts)
+    samples = _draw(model, tokenizer, params)
+    metrics["samples"] = _measure_samples(places.corpus, samples, params)
+    pairs = score_pairs(model, tokenizer, all_pairs())
+    phenomena = by_phenomenon(pairs)
+    metrics["minimal_pairs"] = {**overall(phenomena), "phenomena": phenomena}
+    metrics["tasks"] = _tasks(model, tokenizer)
+    answers: list[Answer] = []
+    if places.chat:
+        metrics["questions"], answers = _examine(model, tokenizer, places.chat, params)
+        metrics["forgetting"] = _forgetting(metrics, places.base_metrics, params)
+    with runs.new_folder(
+        places.out, kind="evaluation", inputs=inputs, params=asdict(params),
+        packages=("torch", "sentencepiece"),
+    ) as output:  # fmt: skip
+        _write_lines(output.path / "samples.jsonl", [*samples, *answers])
+        _write_lines(output.path / "pair_results.jsonl", [_pair_row(result) for result in pairs])
+        runs.write_json(output.path / "calibration.json", bins)
+        if not places.chat:  # the data set for others, once
+            write_pairs(output.path / "pairs", _pair_baselines(tokenizer, counts))
     return metrics
 
 
-def _write_report(
-    folder: Path, name: str, findings: Findings, window: int, stride: int, params: Params
-) -> None:
-    everything: list[Sample | Answer] = [
-        *findings.samples,
-        *findings.free_samples,
-        *findings.answers,
-    ]
-    lines = "".join(json.dumps(asdict(item), ensure_ascii=False) + "\n" for item in everything)
-    runs.write_text(folder / "samples.jsonl", lines)
-    _plot(folder / "bits_per_byte.png", findings.scores)
-    parts = [
-        f"# Evaluation of models/{name}\n",
-        f"Bits per byte of the text as stored, closing marks included; every token scored once, each "
-        f"document from `</s>`, window {window} tokens, stride {stride}. Token perplexity compares only "
-        "within one tokenizer.\n",
-        "| split | source | documents | bytes | bits per byte | token perplexity |\n|---|---|---|---|---|---|",
-    ]
-    for split, by_source in findings.scores.items():
-        for source, score in {**by_source, "all": total(list(by_source.values()))}.items():
-            if score.documents:
-                parts.append(
-                    f"| {split} | {source} | {score.documents} | {score.num_bytes} | "
-                    f"{score.bits_per_byte:.3f} | {score.token_perplexity:.1f} |"
+def _open_inputs(places: Places) -> dict[str, runs.Manifest]:
+    made_by = "finetune" if places.chat else "train"
+    inputs = {
+        "model": runs.open_folder(places.model, "model", made_by=made_by),
+        "corpus": runs.open_folder(places.corpus, "corpus", made_by="clean"),
+        "tokens": runs.open_folder(places.tokens, "tokens", made_by="tokenize_corpus"),
+    }
+    if places.chat:
+        inputs["chat"] = runs.open_folder(places.chat, "chat", made_by="prepare_chat")
+    return inputs
+
+
+def _score(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    places: Places,
+    split: str,
+    stride: int,
+    params: Params,
+) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """The metrics of one split, and the bins of its calibration diagram."""
+    shards = Shards(places.tokens / split)
+    names = shards.column("document")
+    facts = {
+        name: text_facts(source, text) for name, source, text in read_texts(places.corpus / split)
+    }
+    scores = score_tokens(
+        model, [shards.tokens(index) for index in range(len(shards))],
+        window=model.config.context_length, stride=stride, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
+    found = measure(scores, [facts[name] for name in names], seed=params.seed)
+    return {"text": fingerprint(names)} | found, calibration(scores)["bins"]
+
+
+def _yardsticks(places: Places, counts: np.ndarray) -> dict[str, float]:
+    """Bits per byte of val without any model: by the frequencies of the tokens in the training text,
+    and packed by xz."""
+    val = Shards(places.tokens / "val")
+    num_bytes = sum(val.column("num_bytes"))
+    texts = "\n".join(text for _, _, text in read_texts(places.corpus / "val"))
+    documents = [val.tokens(index) for index in range(len(val))]
+    return {
+        "unigram_bits_per_byte": unigram_bits_per_byte(counts, documents, num_bytes),
+        "xz_bits_per_byte": 8 * len(lzma.compress(texts.encode(), preset=9)) / num_bytes,
+    }
+
+
+def _pair_baselines(tokenizer: Tokenizer, counts: np.ndarray) -> dict[str, dict[str, float]]:
+    """What frequencies of tokens, or their number, would get of the minimal pairs."""
+    pairs, frequencies = all_pairs(), Counter(dict(enumerate(counts.tolist())))
+    return {
+        "tokens": unigram_accuracy(pairs, frequencies, tokenizer.encode),
+        "fewer tokens": length_accuracy(pairs, lambda text: len(tokenizer.encode(text))),
+    }
+
+
+def _pair_row(result: PairResult) -> dict[str, Any]:
+    pair = result.pair
+    row = {"id": pair.id, "good": pair.good, "bad": pair.bad}
+    return row | {"good_nats": result.good_nats, "bad_nats": result.bad_nats}
+
+
+def _tasks(model: Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Our own multiple-choice tasks."""
+    return {
+        name: asdict(
+            accuracy(
+                score_items(
+                    model, tokenizer.encode_many, read_task(name),
+                    window=model.config.context_length, mark_id=tokenizer.eos_id, mark_before_context=False,
                 )
-    parts.append("\n![bits per byte](bits_per_byte.png)\n")
-    if findings.chat:
-        parts.append("## Questions it was not tuned on\n\n| set | check | value |\n|---|---|---|")
-        parts += [
-            f"| {group} | {check} | {value:.3f} |" for group, checks in findings.chat.items()
-            for check, value in checks.items()
-        ]  # fmt: skip
-        shown = findings.answers[: len(params.chat_prompts) + 20]
-        parts.append(
-            "\n" + "\n".join(f"- **{a.question}** {_inline(a.text)}" for a in shown) + "\n"
+            )
         )
-    parts.append(
-        f"## {len(findings.free_samples)} samples from nothing, temperature {params.sample_temperature}\n"
-    )
-    parts.append(
-        f"Words that occur in the training text: {findings.word_shares['samples']:.1%} "
-        f"(val: {findings.word_shares['val']:.1%}).\n"
-    )
-    parts += [
-        f"{index}. {_inline(sample.text)}" for index, sample in enumerate(findings.free_samples, 1)
+        for name in TASKS
+    }  # fmt: skip
+
+
+def _draw(model: Transformer, tokenizer: Tokenizer, params: Params) -> list[Sample]:
+    """Samples from nothing first, then the fixed prompts at each temperature."""
+    length = min(params.sample_tokens, model.config.context_length - 1)
+    room = model.config.context_length - params.sample_tokens - 1
+    prompts = [prompt for prompt in params.prompts if len(tokenizer.encode(prompt)) < room]
+    wanted = [(params.sample_temperature, [""] * params.num_samples)]
+    wanted += [(temperature, prompts) for temperature in params.temperatures]
+    return [
+        sample
+        for temperature, starts in wanted
+        if starts
+        for sample in draw_samples(
+            model, tokenizer, starts, sampling=Sampling(temperature, 0, 1.0),
+            max_new_tokens=length, seed=params.seed,
+        )
+    ]  # fmt: skip
+
+
+def _measure_samples(corpus: Path, samples: list[Sample], params: Params) -> dict[str, Any]:
+    """The free samples under their own names, the prompted ones by temperature."""
+    val = [text for _, _, text in read_texts(corpus / "val")]
+    val_words = {word for text in val for word in words_of(text)}
+    training = draw(corpus / "train", params.training_bytes, {}, params.seed)
+    against = against_training(samples, val_words, training.texts())
+    free, prompted = samples[: params.num_samples], samples[params.num_samples :]
+    split = replace(against, copies=against.copies[: params.num_samples])
+    rest = replace(against, copies=against.copies[params.num_samples :])
+    return {
+        **measure_samples(free, split),
+        "val_known_word_share": known_word_share(val, against.known),
+        "searched_bytes": sum(training.num_bytes.values()),
+        "temperatures": by_temperature(prompted, rest),
+    }
+
+
+def _examine(
+    model: Transformer, tokenizer: Tokenizer, folder: Path, params: Params
+) -> tuple[dict[str, Any], list[Answer]]:
+    """Held-out questions by set and type; the answers begin with those to the fixed prompts."""
+    sampling = Sampling(params.chat_temperature, 0, params.chat_top_p)
+    constants = constant_answers(_read_lines(folder / "train.jsonl"), params.seed)
+    talk: list[list[Message]] = [
+        [{"role": "user", "content": prompt}, {"role": "assistant", "content": "-"}]
+        for prompt in params.chat_prompts
     ]
-    parts.append("\n## Fixed prompts\n")
-    parts += [
-        f"- T={sample.temperature:g}: **{sample.prompt}**{_inline(sample.text)}"
-        for sample in findings.samples
+    answers = answer(
+        model, tokenizer, talk, sampling=sampling, max_new_tokens=params.answer_tokens, seed=params.seed
+    ) if talk else []  # fmt: skip
+    results: dict[str, Any] = {}
+    for name in QUESTION_SETS:
+        questions = draw_questions(
+            _read_lines(folder / f"{name}.jsonl"), main=params.num_questions,
+            others=params.num_questions_a_type, seed=params.seed,
+        )  # fmt: skip
+        if questions:
+            found, given = examine(
+                model, tokenizer, questions, constants,
+                sampling=sampling, max_new_tokens=params.answer_tokens, seed=params.seed,
+            )  # fmt: skip
+            asked = [question.messages[0]["content"] for question in questions]
+            results[name] = {"text": fingerprint(asked), **found}
+            answers += given
+    return results, answers
+
+
+def _forgetting(
+    metrics: Mapping[str, Any], base_metrics: Path | None, params: Params
+) -> dict[str, Any]:
+    """What tuning cost on the text of pretraining, in bits per byte of val."""
+    assert base_metrics is not None
+    try:
+        before = json.loads(base_metrics.read_text(encoding="utf-8")).get("val")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{base_metrics}: cannot be read ({error})", todo="dvc repro evaluate_base") from None  # fmt: skip
+    after = metrics.get("val")
+    if not before or not after or before["text"] != after["text"]:
+        return {}
+    rise = after["bits_per_byte"] - before["bits_per_byte"]
+    if rise > params.max_forgetting:
+        _log.warning(
+            "evaluate_chat: tuning raised the bits per byte of val by %.3f (from %.3f to %.3f), more than "
+            "evaluate.max_forgetting (%g): the model forgets; lower finetune's rates or epochs",
+            rise, before["bits_per_byte"], after["bits_per_byte"], params.max_forgetting,
+        )  # fmt: skip
+    return {
+        "before": before["bits_per_byte"],
+        "after": after["bits_per_byte"],
+        "rise": rise,
+        "above_limit": int(rise > params.max_forgetting),
+    }
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def _write_lines(path: Path, items: Sequence[Any]) -> None:
+    rows = (item if isinstance(item, dict) else asdict(item) for item in items)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    runs.write_text(path, "".join(lines))
+
+
+def _sample_rows(path: Path) -> list[dict[str, Any]]:
+    """Prompted samples as MLflow's page compares them: a row a prompt and temperature."""
+    return [
+        {"prompt": f"{row['prompt']} (T={row['temperature']:g})", "text": row["text"]}
+        for row in _read_lines(path)
+        if row.get("prompt")
     ]
-    runs.write_text(folder / "report.md", "\n".join(parts) + "\n")
-
-
-def _inline(text: str) -> str:
-    return text.replace("\n", " ⏎ ").replace("*", r"\*")
-
-
-def _plot(path: Path, scores: Mapping[str, Mapping[str, Score]]) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    bars: Sequence[tuple[str, float]] = [
-        (f"{split} {source}", score.bits_per_byte)
-        for split, by_source in scores.items()
-        for source, score in by_source.items()
-    ]
-    figure, axis = pyplot.subplots(figsize=(7, 1 + 0.35 * len(bars)), layout="constrained")
-    drawn = axis.barh([label for label, _ in bars], [value for _, value in bars])
-    axis.bar_label(drawn, fmt="%.3f", padding=3)
-    axis.invert_yaxis()
-    axis.set(xlabel="bits per byte")
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    pyplot.close(figure)
 
 
 def main() -> None:
@@ -318,16 +343,25 @@ def main() -> None:
     name = sys.argv[1]
     params = load_params(PARAMS_FILE, "evaluate", Params)
     runtime = load_params(PARAMS_FILE, "runtime", Runtime)
-    model, out = Path("models") / name, Path("reports/evaluate") / name
-    corpus, tokens = Path("data/corpus"), Path("data/tokens")
-    chat = Path("data/chat") if name == "chat" else None
-    inputs = {name: model, "corpus": corpus, "tokens": tokens} | ({"chat": chat} if chat else {})
+    chat = name == "chat"
+    places = Places(
+        Path("models") / name, Path("data/corpus"), Path("data/tokens"),
+        Path("data/chat") if chat else None, Path("metrics/evaluate_base.json") if chat else None,
+        Path("reports/evaluate") / name,
+    )  # fmt: skip
+    inputs = {name: places.model, "corpus": places.corpus, "tokens": places.tokens}
+    inputs |= {"chat": places.chat} if places.chat else {}
     with track.stage(
-        f"evaluate_{name}", params=asdict(params), inputs=inputs, outputs={"report": out}
+        f"evaluate_{name}", params=asdict(params), inputs=inputs, outputs={"report": places.out}
     ) as run:
-        metrics = evaluate(name, model, corpus, tokens, chat, out, params, runtime)
-        run.log_artifact(out / "report.md")
-        run.log_artifact(out / "bits_per_byte.png")
+        metrics = evaluate(places, params, runtime)
+        run.log_table(_sample_rows(places.out / "samples.jsonl"), f"samples/{name}.json")
+        run.log_artifact(places.out / "samples.jsonl")
+        if runtime.register_models and "val" in metrics:
+            val = metrics["val"]
+            run.register_model(
+                name, places.model, bits_per_byte=val["bits_per_byte"], text=val["text"]
+            )
         run.finish(metrics, Path(f"metrics/evaluate_{name}.json"))
 
 

@@ -23,12 +23,13 @@ from sifirdan.corpus.shards import Shards
 from sifirdan.device import prepare
 from sifirdan.errors import DataError, require, run_command
 from sifirdan.evals.likelihood import Piece, nats_of
-from sifirdan.model.checkpoint import load_model
+from sifirdan.model.checkpoint import describe, load_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
 from sifirdan.training.loop import Point
 from sifirdan.training.optim import OptimParams, Schedule
+from sifirdan.training.resume import code_hash
 from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
 
@@ -53,7 +54,7 @@ def finetune(
     base: Path, chat: Path, places: Places, params: Params, runtime: Runtime, tracker: Tracker
 ) -> dict[str, Any]:
     """Tune `base` on `chat`/train, or continue from the newest saved state; returns the metrics."""
-    device = prepare(runtime)
+    device, code = prepare(runtime), code_hash()
     read_card(base)  # before hours of tuning: the model's card is made from it
     inputs = {
         "base": runs.open_folder(base, "model", made_by="train"),
@@ -97,7 +98,11 @@ def finetune(
         "steps": num_steps,
         "conversations": len(windows.shards),
         "padding_share": windows.padding_share,
+        "tokens": round(num_steps * params.batch_tokens * (1 - windows.padding_share)),
+        "model": describe(model.config),
+        "code": code,
     }
+    tracker.log_axes(made)
 
     def describe_model(folder: Path, points: list[Point]) -> None:
         facts = card_facts(made | _last(points), model)

@@ -1,19 +1,24 @@
-"""The last stage: one page that leads to every report, and the summary card of the whole run.
+"""The last stage: a page for each model, one page that leads to every report, and the summary card.
 
-Reads every metrics file and the reports. Writes reports/index/: `index.html`, self-contained, and
-`card.txt`, which it also prints. Gives the tracking run the numbers of the stages that DVC took
-from its cache, and closes it. Costs seconds.
+Reads every metrics file, the reports, the models' cards and configurations, and `reference/`, the run that
+others are compared with. Writes reports/index/: `index.html`, `base.html`, `chat.html`, each self-contained,
+and `card.txt`, which it also prints. Gives the tracking run the numbers of the stages that DVC took from its
+cache, and closes it. Costs seconds.
 """
 
-import html
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sifirdan import runs, track
+from sifirdan.compare.noise import REFERENCE_FOLDER, load_noise
 from sifirdan.config import PARAMS_FILE, load_params
 from sifirdan.errors import DataError, require, run_command
+from sifirdan.pages.index_page import index_page
+from sifirdan.pages.model_page import collect, model_page
 
 STAGES = (
     "ingest",
@@ -28,11 +33,10 @@ STAGES = (
     "evaluate_chat",
 )
 CARD_CHARS = 160  # of a sample
+MODELS = {"base": "how good models/base is", "chat": "how good models/chat is"}
 LINKS = {
     "corpus/report.html": "the corpus: what came in, what went and why",
     "tokenizer/report.md": "report card of the tokenizer, beside others",
-    "evaluate/base/report.md": "evaluation of models/base",
-    "evaluate/chat/report.md": "evaluation of models/chat",
     "train/curve.png": "curve of pretraining",
     "finetune/curve.png": "curve of instruction tuning",
 }
@@ -51,23 +55,38 @@ class Params:
         )
 
 
-def report(metrics_folder: Path, reports: Path, out: Path, params: Params) -> dict[str, Any]:
-    """Write the page and the card; returns the headline numbers."""
+def report(
+    metrics_folder: Path, reports: Path, models: Path, reference: Path, out: Path, params: Params
+) -> dict[str, Any]:
+    """Write the pages and the card; returns the headline numbers."""
     metrics = {name: _read_json(metrics_folder / f"{name}.json") for name in STAGES}
     card = make_card(metrics, reports, params)
+    compared = _read_json(reference / "run.json") if (reference / "run.json").is_file() else None
+    noise = load_noise(reference / "noise.json")
     inputs = {
         f"evaluate_{name}": runs.open_folder(
             reports / "evaluate" / name, "evaluation", made_by=f"evaluate_{name}"
         )
-        for name in ("base", "chat")
+        for name in MODELS
     }
+    links = {f"{name}.html": label for name, label in MODELS.items()}
+    links |= {f"../{path}": label for path, label in LINKS.items() if (reports / path).is_file()}
     with runs.new_folder(out, kind="index", inputs=inputs, params=asdict(params)) as output:
         runs.write_text(output.path / "card.txt", card)
-        runs.write_text(output.path / "index.html", _page(metrics, card, reports))
+        for name in MODELS:
+            facts = collect(name, metrics, reports, models, compared, noise, _code(metrics))
+            runs.write_text(output.path / f"{name}.html", model_page(facts))
+        runs.write_text(output.path / "index.html", index_page(card, links, metrics))
     return {
         "val_bits_per_byte": metrics["evaluate_base"]["val"]["bits_per_byte"],
         "chat_val_bits_per_byte": metrics["evaluate_chat"]["val"]["bits_per_byte"],
     }
+
+
+def _code(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The release, and the hashes of the code that trained."""
+    trained = {name: metrics[name]["code"] for name in ("train", "finetune") if "code" in metrics[name]}  # fmt: skip
+    return {"sifirdan": metadata.version("sifirdan"), **trained}
 
 
 def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params) -> str:
@@ -109,13 +128,15 @@ def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params)
 
 
 def _chat_line(chat: dict[str, Any]) -> str:
-    known = chat.get("questions", {}).get("known")
-    if not known:
+    known = chat.get("questions", {}).get("known", {})
+    if "stopped_share" not in known:
         return "tuned; no dictionary questions to check it with"
-    return (
-        f"{known['stopped_share']:.0%} of {known['questions']} questions answered and ended, "
-        f"{known['own_question_share']:.0%} tell their own question's answer from another's"
-    )
+    line = f"{known['stopped_share']:.0%} of {known['questions']} questions answered and ended"
+    if "own_question_share" in known:
+        line += (
+            f", {known['own_question_share']:.0%} tell their own question's answer from another's"
+        )
+    return line
 
 
 def _samples(folder: Path, count: int) -> list[str]:
@@ -126,24 +147,6 @@ def _samples(folder: Path, count: int) -> list[str]:
             text = " ".join(sample["text"].split())
             texts.append(text if len(text) <= CARD_CHARS else f"{text[:CARD_CHARS]} …")
     return texts[:count]
-
-
-def _page(metrics: dict[str, dict[str, Any]], card: str, reports: Path) -> str:
-    links = "".join(
-        f'<li><a href="../{path}">{label}</a></li>'
-        for path, label in LINKS.items()
-        if (reports / path).is_file()
-    )
-    tables = "".join(
-        f"<h2>{name}</h2><pre>{html.escape(json.dumps(values, ensure_ascii=False, indent=2))}</pre>"
-        for name, values in metrics.items()
-    )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>sifirdan: report</title>'
-        "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-        "pre{background:#f5f5f2;padding:1rem;overflow:auto}</style>"
-        f"<h1>sifirdan</h1><pre>{html.escape(card)}</pre><ul>{links}</ul>{tables}</html>\n"
-    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -157,8 +160,11 @@ def main() -> None:
     params = load_params(PARAMS_FILE, "report", Params)
     out = Path("reports/index")
     with track.stage("report", params=asdict(params), inputs={}, outputs={"index": out}) as run:
-        metrics = report(Path("metrics"), Path("reports"), out, params)
-        run.log_artifact(out / "card.txt")
+        metrics = report(
+            Path("metrics"), Path("reports"), Path("models"), REFERENCE_FOLDER, out, params
+        )
+        for name in ("card.txt", "index.html", *(f"{model}.html" for model in MODELS)):
+            run.log_artifact(out / name)
         run.finish(metrics, Path("metrics/report.json"))
         track.close_pipeline({name: Path("metrics") / f"{name}.json" for name in STAGES}, CURVES)
     print((out / "card.txt").read_text(encoding="utf-8"))

@@ -28,6 +28,7 @@ from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
 from sifirdan.training.loop import Point
 from sifirdan.training.optim import OptimParams, Schedule
+from sifirdan.training.resume import code_hash
 from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
 
 
@@ -73,7 +74,7 @@ def train(
     tracker: Tracker,
 ) -> dict[str, Any]:
     """Train from random weights, or from the newest saved state; returns the metrics."""
-    device = prepare(runtime)
+    device, code = prepare(runtime), code_hash()
     read_card(tokens)  # before hours of training: the model's card is made from it
     inputs = {
         "tokens": runs.open_folder(tokens, "tokens", made_by="tokenize_corpus"),
@@ -118,7 +119,9 @@ def train(
         "epochs": seen / shards.num_tokens,
         "parameters": model.num_parameters(),
         "model": describe(config),
+        "code": code,
     }
+    tracker.log_axes(made)
 
     def describe_model(folder: Path, points: list[Point]) -> None:
         facts = card_facts(made | _last(points))

@@ -13,6 +13,7 @@ os.environ["HF_HUB_DISABLE_XET"] = "1"
 
 import pytest
 import torch
+from tracking import empty_database, project
 
 from sifirdan.corpus.conservation import corpus_problems
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
@@ -21,6 +22,7 @@ from sifirdan.tokenizer_training import train
 from stages import clean
 
 DATA = Path(__file__).parent / "data"
+__all__ = ["empty_database", "project"]  # fixtures of the tests of tracking
 
 
 def lawful(stage: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -79,4 +81,21 @@ def tiny_model(vocab_size: int = 300, context_length: int = 64, **changes: objec
     generator = torch.Generator().manual_seed(7)
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.15, generator=generator)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def trained_model(tokenizer: Tokenizer, texts: list[str]) -> Transformer:
+    """A tiny model that has learned something: its predictions are far from even and from certain."""
+    model = tiny_model(tokenizer.vocab_size, 32).train()
+    stream = torch.tensor([id for text in texts for id in [*tokenizer.encode(text), 2]])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(30):
+        starts = torch.randint(len(stream) - 33, (8,), generator=generator)
+        windows = torch.stack([stream[start : start + 33] for start in starts.tolist()])
+        logits = model(windows[:, :-1])
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
     return model.eval()

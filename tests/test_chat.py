@@ -127,7 +127,7 @@ def test_T_14_a_sequence_begins_with_one_mark_in_every_path(
     and the exported ones; a plain text gets none at all. (Shards: test_tokenize_corpus.py.)"""
     pieces: list[Piece] = []
 
-    def seen(model: object, some: list[Piece], count: int) -> list[float]:
+    def seen(model: object, some: list[Piece], count: int, **_: object) -> list[float]:
         pieces.extend(some)
         return [0.0] * count
 

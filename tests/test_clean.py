@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from corpora import CLEAN, stored
 
-from sifirdan import cli, runs, text
+from sifirdan import runs, text
+from sifirdan.commands import project
 from sifirdan.config import load_params
 from sifirdan.corpus import card, ledger_file, records
 from sifirdan.corpus.card import read_card
@@ -177,7 +178,7 @@ def test_I_10_verify_finds_a_broken_law(
     manifest["files"] = runs._describe_files(corpus)  # as if the stage itself had gone wrong
     del manifest["files"][runs.MANIFEST]
     runs.write_json(corpus / runs.MANIFEST, manifest)
-    assert cli.verify(argparse.Namespace(paths=[corpus])) == 1
+    assert project.verify(argparse.Namespace(paths=[corpus], cache=False)) == 1
     shown = capsys.readouterr().out
     assert "own" in shown or "ledger" in shown
     assert said in shown

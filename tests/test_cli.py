@@ -15,7 +15,10 @@ import pytest
 import tiny_corpus
 from conftest import tiny_model
 
-from sifirdan import runs
+from sifirdan import cli, runs
+from sifirdan.corpus.records import read_texts
+from sifirdan.errors import ConfigError, DataError
+from sifirdan.evals.multiple_choice import TASKS
 from sifirdan.tokenizer import Tokenizer
 from sifirdan.training.session import save_trained
 
@@ -112,6 +115,70 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_corpus.make_data(tmp_path_factory.mktemp("proje ığ"))
 
 
+def score(root: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.chdir(root)
+    parsed = cli._parser().parse_args(["score", *arguments])
+    parsed.run(parsed)
+
+
+def test_score_shows_models_side_by_side(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "metin.txt").write_text("Bir varmış, bir yokmuş.\n", encoding="utf-8")
+    score(folder, monkeypatch, "base", "chat", "--text", "metin.txt", "--device", "cpu")
+    shown = capsys.readouterr().out.split("\n")
+    assert shown[0].split()[:2] == ["model", "bits/byte"]
+    assert [line.split()[0] for line in shown[1:3]] == ["models/base", "models/chat"]
+    assert "64/32" in shown[1] and "1 documents, 4 words" in shown[3]
+
+
+def test_score_tells_machines_the_tasks_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "metin.jsonl").write_text('{"text": "Bir gün"}\n', encoding="utf-8")
+    options = ("--window", "32", "--stride", "8", "--tasks", "--json", "--device", "cpu")
+    score(folder, monkeypatch, "base", "--text", "metin.jsonl", *options)
+    found = json.loads(capsys.readouterr().out)
+    (row,) = found["texts"]
+    assert (row["window"], row["stride"], row["bytes"], row["warnings"]) == (32, 8, 8, [])
+    assert [entry["task"] for entry in found["tasks"]] == list(TASKS)
+    assert all(entry["chance"] == 0.25 and entry["items"] >= 60 for entry in found["tasks"])
+
+
+def test_score_reads_the_splits_of_the_corpus(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = str(folder / "models/base")
+    score(data, monkeypatch, base, "--split", "ood", "--json", "--device", "cpu")
+    (row,) = json.loads(capsys.readouterr().out)["texts"]
+    texts = [text for _, _, text in read_texts(data / "data/corpus/ood")]
+    assert row["bytes"] == sum(len(text.encode()) for text in texts) and texts
+
+
+def test_score_refuses_test_and_models_that_are_not_there(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="scored once, by the stage evaluate"):
+        score(data, monkeypatch, str(folder / "models/base"), "--split", "test")
+    with pytest.raises(DataError, match="there is no model"):
+        score(data, monkeypatch, "base", "--split", "ood")
+    with pytest.raises(DataError, match="dvc repro clean"):
+        score(folder, monkeypatch, "base")
+
+
+@pytest.mark.slow
+def test_score_without_a_network_says_what_to_do(data: Path) -> None:
+    command = [sys.executable, "-m", "sifirdan.cli", "score", "kimse/yok", "--split", "ood"]
+    env = {
+        "PYTHONPATH": str(Path(__file__).parent.parent),
+        "HF_HUB_OFFLINE": "1",
+        "PATH": "/usr/bin:/bin",
+    }
+    done = subprocess.run(command, cwd=data, env=env, capture_output=True, text=True)
+    assert done.returncode == 1 and "hf download kimse/yok" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_verify_proves_the_law_of_a_corpus(data: Path, tmp_path: Path) -> None:
     done = sifirdan(data, "verify", "data/corpus", "data/raw")
     assert done.returncode == 0
@@ -197,7 +264,7 @@ def test_the_ledger_without_a_corpus_says_what_to_run(folder: Path) -> None:
 
 def test_help_lists_every_command(folder: Path) -> None:
     shown = sifirdan(folder, "--help").stdout
-    for command in ("chat", "generate", "verify", "ledger", "doctor", "ui", "replay"):
+    for command in ("chat", "generate", "score", "verify", "ledger", "doctor", "ui", "replay"):
         assert command in shown
 
 

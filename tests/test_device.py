@@ -16,7 +16,7 @@ from sifirdan.training.session import make_plan, save_curve
 
 GOOD = {
     "device": "cpu", "threads": 1, "loader_workers": 0, "micro_batch": None, "compile": "off",
-    "checkpoint_every_steps": 1, "corpus_workers": 1,
+    "checkpoint_every_steps": 1, "corpus_workers": 1, "register_models": False,
 }  # fmt: skip
 
 

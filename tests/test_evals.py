@@ -9,7 +9,7 @@ from conftest import tiny_model
 
 from sifirdan.chat import encode_conversation
 from sifirdan.evals.answers import Answer, answer, answer_nats, own_question_share, stop_rules
-from sifirdan.evals.bits_per_byte import _windows, score_documents, total
+from sifirdan.evals.bits_per_byte import score_documents, total, windows
 from sifirdan.evals.samples import draw_samples, known_word_share, words_of
 from sifirdan.generate import Sampling
 from sifirdan.tokenizer import Tokenizer
@@ -33,6 +33,7 @@ def brute_force(model, ids: np.ndarray, window: int, stride: int) -> float:
         first = 0
         while first + window < place:
             first += stride
+        first = min(first, max(0, len(ids) - window))  # the last window is full
         logits = model(torch.tensor([stream[first:place]]))[0, -1]
         nats -= float(logits.log_softmax(-1)[stream[place]])
     return nats
@@ -48,7 +49,7 @@ def test_E_03_every_token_once_and_equal_to_brute_force(window: int, stride: int
     for ids in documents():
         scored = [
             int(t)
-            for piece in _windows(0, ids, window, stride, EOS)
+            for piece in windows(0, ids, window, stride, EOS, False)
             for t in piece.targets
             if t != -100
         ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -12,77 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tracking import ROOT, all_runs, client, curve, journals, make_folder, open_stage, run_python
 
 from sifirdan import runs, track, track_record
 from sifirdan.errors import ConfigError, DataError
-
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-
-
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated database without experiments: making one takes seconds."""
-    import mlflow
-
-    folder = tmp_path_factory.mktemp("template")
-    mlflow.MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments()
-    return folder / "mlflow.db"
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
-    """A project folder without Git, with a space and Turkish letters in its name."""
-    root = tmp_path / "ığdır projesi"
-    root.mkdir()
-    shutil.copy(empty_database, root / "mlflow.db")
-    (root / "params.yaml").write_text("clean:\n  min_chars: 20\ntrain:\n  optim: {lr: 3e-4}\n")
-    for variable in ("MLFLOW_TRACKING_URI", "DVC_ROOT", "DVC_EXP_NAME", "RANK"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.chdir(root)
-    return root
-
-
-def client() -> Any:
-    import mlflow
-
-    return mlflow.MlflowClient(track._store_uri())
-
-
-def all_runs() -> list[Any]:
-    experiment = client().get_experiment_by_name("sifirdan")
-    return list(client().search_runs([experiment.experiment_id])) if experiment else []
-
-
-def curve(run_id: str, name: str) -> list[tuple[int, float]]:
-    return [(point.step, point.value) for point in client().get_metric_history(run_id, name)]
-
-
-def journals(project: Path) -> list[Path]:
-    return sorted((project / ".track").glob("*.jsonl"))
-
-
-def open_stage(name: str, **changes: Any) -> Any:
-    return track.stage(name, **({"params": {}, "inputs": {}, "outputs": {}} | changes))
-
-
-def run_python(code: str, project: Path, **options: Any) -> "subprocess.Popen[str]":
-    place = os.pathsep.join(
-        [str(Path(track.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=project,
-        env=os.environ | {"PYTHONPATH": place},
-        text=True,
-        **options,
-    )
-
-
-def make_folder(path: Path) -> Path:
-    with runs.new_folder(path, kind="corpus", inputs={}, params={}) as output:
-        (output.path / "text.txt").write_text("iyi günler")
-        output.counts = {"documents": 1}
-    return path
 
 
 def test_M_01_a_stage_is_a_nested_run_and_its_numbers_stand_on_both(project: Path) -> None:
@@ -124,6 +58,23 @@ def test_M_01_a_stage_is_a_nested_run_and_its_numbers_stand_on_both(project: Pat
     assert (project / "mlartifacts").is_dir()
     assert runs.read_manifest(corpus) and json.loads(Path("metrics/train.json").read_text())
     assert journals(project) == []  # the store holds everything
+
+
+def test_tables_stand_on_both_runs_and_a_replay_does_not_double_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(track_record.Journal, "remove", track_record.Journal.close)
+    rows = [{"prompt": "Bir gün", "text": "çıktı\nğ"}, {"prompt": "", "text": ""}]
+    with open_stage("evaluate_base") as run:
+        run.log_table(rows, "samples/base.json")
+        run.log_table([], "samples/none.json")
+    track.replay(journals(project)[0])
+    experiment = client().get_run(run.run_id).info.experiment_id
+    for run_id in (run.run_id, run.parent_id):
+        table = client().load_table(experiment, "samples/base.json", run_ids=[run_id])
+        assert table.to_dict("records") == rows
+        tag = json.loads(client().get_run(run_id).data.tags["mlflow.loggedArtifacts"])
+        assert [entry["path"] for entry in tag] == ["samples/base.json", "samples/none.json"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -566,6 +517,33 @@ def test_a_store_that_fails_in_the_middle_is_caught_up(project: Path, mended: bo
         assert client().get_run(run.parent_id).info.status == "FINISHED"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_database_that_is_taken_away_in_the_middle_loses_no_point(
+    project: Path, comes_back: bool
+) -> None:
+    database, away = project / "mlflow.db", project / "away.db"
+    with open_stage("train") as run:
+        run.log_metrics({"loss": 3.0}, step=1)
+        run._store._flush()
+        database.rename(away)
+        run.log_metrics({"loss": 2.0}, step=2)
+        run._try("store", run._store._flush)
+        run.finish({"tokens": 1}, Path("metrics/train.json"))
+        if comes_back:
+            away.rename(database)
+    if not comes_back:  # a new process makes a new database
+        (journal,) = journals(project)
+        code = f"from pathlib import Path; from sifirdan import track; track.replay(Path({str(journal)!r}))"
+        assert run_python(code, project).wait() == 0
+        assert database.exists()
+    assert len(journals(project)) == (0 if comes_back else 1)
+    with sqlite3.connect(database) as opened:
+        rows = opened.execute("SELECT step, value FROM metrics WHERE key = 'train/loss'").fetchall()
+    opened.close()
+    assert sorted(rows) == [(1, 3.0)] * 2 + [(2, 2.0)] * 2  # the run and its pipeline
+
+
 def test_artifacts_that_cannot_be_stored_leave_the_numbers(project: Path) -> None:
     (project / "mlartifacts").write_text("a file in the way")
     with open_stage("train") as run:
@@ -719,6 +697,29 @@ def test_M_07_the_pages_are_served_on_loopback_only(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(ConfigError, match="a server already"):
         track.ui_command(5001)
+
+
+def test_M_07_no_file_of_ours_opens_a_server_to_the_network_or_names_a_password() -> None:
+    """Every tracked text file. What a page says against it is told apart by a word of refusal."""
+    opened = re.compile(r"0\.0\.0\.0|--host[= ]+(?!127\.0\.0\.1|localhost)[\w.:*]+|\[::\]")
+    password = re.compile(
+        r"(?:admin_password|AUTH_ADMIN_PASSWORD|TRACKING_PASSWORD)\s*[=:]\s*[\"']?(\w+)"
+    )
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    files = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    found = []
+    for path in files:
+        if path.suffix in (".png", ".ico") or path.parent.name == "tests" or not path.is_file():
+            continue
+        for line in path.read_text(encoding="utf-8", errors="ignore").split("\n"):
+            if opened.search(line) and not re.search(r"\b(never|not|no)\b", line):
+                found.append(f"{path.name}: {line.strip()[:100]}")
+            found += [f"{path.name}: password {word}" for word in password.findall(line)]
+    assert found == []
+    assert opened.search("mlflow server --host 0.0.0.0") and opened.search("--host=example.com")
+    assert not opened.search("--host 127.0.0.1")
+    assert password.search("export MLFLOW_TRACKING_PASSWORD=password1234")
+    assert not password.search("MLFLOW_TRACKING_PASSWORD=$(cat ~/.mlflow-password)")
 
 
 def test_mlflow_is_loaded_only_when_a_stage_runs(project: Path) -> None:

@@ -359,6 +359,41 @@ def test_golden_losses_of_a_fixed_run(data: Shards, tmp_path: Path) -> None:
     assert losses == pytest.approx(golden, abs=2e-5)
 
 
+def test_E_05_the_loss_of_a_point_is_of_its_own_batch_before_the_step(
+    data: Shards, tmp_path: Path
+) -> None:
+    """No running average: each point of the curve equals its batch, scored again with the weights
+    frozen as they were just before that step. `num_steps` is below CURVE_POINTS: each step is a point."""
+    model, accumulation, micro_batch = tiny_model(), 2, 3
+    optimizers = build_optimizers(model, OPTIM, torch.float32)
+    windows = Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2)
+    batches = Batches(windows, micro_batch)
+    frozen = [{name: value.clone() for name, value in model.state_dict().items()}]
+    points = fit(
+        model, optimizers, batches, settings(accumulation=accumulation), ResumeStore(tmp_path / "s", {"a": 1}),
+        validate=dict, on_resume=lambda _: None, extra={},
+        on_point=lambda _: frozen.append({n: v.clone() for n, v in model.state_dict().items()}),
+    )  # fmt: skip
+    assert [point["step"] for point in points] == list(range(1, STEPS + 1))
+    again = tiny_model()
+    for point, weights in zip(points, frozen, strict=False):
+        again.load_state_dict(weights)
+        first = (point["step"] - 1) * accumulation
+        nats, targets = 0.0, 0
+        for number in range(first, first + accumulation):
+            batch = batches[number]
+            inputs, wanted = (torch.as_tensor(batch[name]) for name in ("inputs", "targets"))
+            with torch.no_grad():
+                logits = again(inputs)
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), wanted.flatten().long(), ignore_index=IGNORE, reduction="sum"
+            )
+            nats, targets = nats + float(loss), targets + int((wanted != IGNORE).sum())
+        assert point["loss"] == pytest.approx(nats / targets, rel=1e-5), point["step"]
+    running = np.cumsum([point["loss"] for point in points]) / np.arange(1, STEPS + 1)
+    assert points[-1]["loss"] < running[-1] - 0.01  # which the average of the epoch would hide
+
+
 def test_code_hashes_name_our_modules_and_leave_tracking_out() -> None:
     import sifirdan.track  # noqa: F401
 

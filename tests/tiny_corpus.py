@@ -9,8 +9,16 @@ from typing import Any
 from sifirdan import runs
 from sifirdan.corpus import card, records, shards
 from sifirdan.corpus.card import Step
+from sifirdan.corpus.corpus_report import CorpusFindings
+from sifirdan.corpus.examples import Example, Samples
 from sifirdan.corpus.ledger import LedgerWriter
-from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS, LedgerRow
+from sifirdan.corpus.ledger_file import (
+    LEDGER_FILE,
+    SPLITS,
+    LedgerRow,
+    length_histograms,
+    read_summary,
+)
 from sifirdan.corpus.records import Document, PartWriter, Record
 
 # name: (reader, licence, uses)
@@ -155,3 +163,33 @@ def make_data(root: Path, story: Sequence[Told] = STORY) -> Path:
     corpus = make_corpus(root / "data/corpus", raw, story)
     make_tokens(root / "data/tokens", root / "data/corpus", {"corpus": corpus})
     return root
+
+
+def example(told: Told, number: int, **more: str) -> Example:
+    id = documents()[number].id
+    return Example(id, told.source, f"#{number}", told.text, **more)
+
+
+def findings(folder: Path, story: tuple[Told, ...] = STORY, **changes: object) -> CorpusFindings:
+    """What the page about the corpus is made of; `changes` are fields of it."""
+    folder.mkdir(exist_ok=True)
+    with LedgerWriter(folder, sources_of(story)) as ledger:
+        for row in ledger_rows(story):
+            ledger.add(row)
+    samples = Samples(3)
+    for number, told in enumerate(STORY):
+        if told.verdict in ("train", "val", "test", "ood"):
+            continue
+        kept = {} if told.kept is None else {"kept": STORY[told.kept].text}
+        samples.offer(told.verdict, "rejected", example(told, number, **kept))
+    samples.offer("too_short", "kept", example(STORY[14], 14, note="33 characters"))
+    made = {
+        "summary": read_summary(folder),
+        "lengths": length_histograms(folder / LEDGER_FILE),
+        "steps": STEPS,
+        "languages": {"haber": {"tr": 5, "az": 2}},
+        "personal": {"own": {"phone": 3}, "haber": {"email": 1, "phone": 4}},
+        "samples": samples,
+        "links": {"data card": "../../data/corpus/README.md"},
+    }
+    return CorpusFindings(**(made | changes))  # type: ignore[arg-type]

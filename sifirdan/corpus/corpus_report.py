@@ -15,21 +15,19 @@ from sifirdan import runs
 from sifirdan.corpus.card import Step, license_shares
 from sifirdan.corpus.examples import Samples
 from sifirdan.corpus.ledger_file import SPLITS
-from sifirdan.corpus.report_figures import (
-    STYLE,
-    article,
+from sifirdan.corpus.report_figures import article, bucket_name, corpus_text, histogram, ribbon
+from sifirdan.pages.figures import (
     bar,
-    bucket_name,
     details,
     escaped,
-    histogram,
     labelled,
     legend,
+    page_frame,
     percent,
-    ribbon,
-    sample_text,
+    sections,
     stacked_bar,
     table,
+    tiles,
 )
 
 PAGE = "report.html"
@@ -99,57 +97,45 @@ def flow(summary: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> lis
 
 def page(findings: CorpusFindings) -> str:
     """The whole page."""
-    sections = [
+    summary = findings.summary
+    parts = [
         ("Flow", "flow", _flow_section(findings)),
-        ("Sources", "sources", _sources_section(findings.summary)),
-        ("Licences", "licences", _licenses_section(findings.summary)),
+        ("Sources", "sources", _sources_section(summary)),
+        ("Licences", "licences", _licenses_section(summary)),
         ("Lengths", "lengths", _lengths_section(findings.lengths)),
         ("Languages", "languages", _languages_section(findings.languages)),
         ("Personal data and flags", "personal", _personal_section(findings)),
         ("Repairs", "repairs", _repairs_section(findings.steps)),
         ("Rejected, and nearly so", "examples", _examples_section(findings)),
     ]
-    menu = "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor, _ in sections)
-    body = "".join(
-        f'<section id="{anchor}"><h2>{title}</h2>{"".join(parts)}</section>'
-        for title, anchor, parts in sections
-    )
+    body = sections((title, anchor, "".join(content)) for title, anchor, content in parts)
     links = "".join(
         f'<li><a href="{escaped(target)}">{escaped(label)}</a></li>'
         for label, target in findings.links.items()
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        # what the page promises, enforced by the browser
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
-        " style-src 'unsafe-inline'\">"
-        f"<title>Corpus report</title><style>{STYLE}</style></head>\n"
-        f"<body><h1>Corpus report</h1>{''.join(_tiles(findings.summary))}<nav>{menu}</nav>\n"
-        f"{body}\n"
-        + (f"<section><h2>More</h2><ul>{links}</ul></section>" if links else "")
-        + "</body></html>\n"
+    return page_frame(
+        "Corpus report",
+        f"<h1>Corpus report</h1>{_tiles(summary)}{body}\n"
+        + (f"<section><h2>More</h2><ul>{links}</ul></section>" if links else ""),
     )
 
 
 # Sections.
 
 
-def _tiles(summary: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _tiles(summary: Mapping[str, Mapping[str, Any]]) -> str:
     came = sum(account["in"] for account in summary.values())
     kept = sum(sum(account["out"].values()) for account in summary.values())
     train = sum(account["chars_out"]["train"] for account in summary.values())
-    tiles = (
-        (f"{came:,}", "documents came in"),
-        (f"{kept:,}", f"are kept ({percent(kept, came)})"),
-        (f"{train:,}", "characters of training text"),
-        (f"{len(summary)}", "sources"),
-        (f"{len({account['license'] for account in summary.values()})}", "licences"),
+    return tiles(
+        (
+            (f"{came:,}", "documents came in"),
+            (f"{kept:,}", f"are kept ({percent(kept, came)})"),
+            (f"{train:,}", "characters of training text"),
+            (f"{len(summary)}", "sources"),
+            (f"{len({account['license'] for account in summary.values()})}", "licences"),
+        )
     )
-    yield '<div class="tiles">'
-    for number, label in tiles:
-        yield f"<div><b>{number}</b>{label}</div>"
-    yield "</div>"
 
 
 def _flow_section(findings: CorpusFindings) -> Iterator[str]:
@@ -354,7 +340,7 @@ def _examples_section(findings: CorpusFindings) -> Iterator[str]:
             for example in rejected:
                 copy = example.kept if example.kept is not None else "(not to be had)"
                 yield f'<div class="pair">{article(example, "lost")}'
-                yield f'<article class="kept"><p class="from">the copy that stayed</p>{sample_text(copy)}</article></div>'
+                yield f'<article class="kept"><p class="from">the copy that stayed</p>{corpus_text(copy)}</article></div>'
             continue
         if not rejected:
             yield '<p class="from">no sample of these is kept</p>'

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import nn
 
 from sifirdan.corpus.loader import IGNORE
-from sifirdan.evals.likelihood import Piece, nats_of
-from sifirdan.model.transformer import Transformer
+from sifirdan.evals.likelihood import BATCH_TOKENS, Piece, nats_of
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,25 @@ class Score:
 
 
 def score_documents(
-    model: Transformer,
+    model: nn.Module,
     documents: Sequence[np.ndarray],
     num_bytes: Sequence[int],
     *,
     window: int,
     stride: int,
     eos_id: int,
+    mark_every_window: bool = False,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[Score]:
-    """A Score for each document, given as its ids with the closing mark. A document of just `</s>`
-    has one token to score."""
-    assert 1 <= stride <= window <= model.config.context_length, (stride, window)
+    """A Score for each document, given as its ids with the closing mark, or without it. A document of
+    just `</s>` has one token to score. The mark `eos_id` stands before a document; where
+    `mark_every_window`, as models want it that never saw a text without, before each window."""
     pieces = [
         piece
         for owner, ids in enumerate(documents)
-        for piece in _windows(owner, ids, window, stride, eos_id)
+        for piece in windows(owner, ids, window, stride, eos_id, mark_every_window)
     ]
-    nats = nats_of(model, pieces, len(documents))
+    nats = nats_of(model, pieces, len(documents), batch_tokens=batch_tokens)
     return [
         Score(value, len(ids), size, 1)
         for value, ids, size in zip(nats, documents, num_bytes, strict=True)
@@ -69,14 +71,28 @@ def total(scores: Sequence[Score]) -> Score:
     )
 
 
-def _windows(owner: int, ids: np.ndarray, window: int, stride: int, eos_id: int) -> Iterator[Piece]:
+def windows(
+    owner: int,
+    ids: np.ndarray,
+    window: int,
+    stride: int,
+    mark: int,
+    mark_every_window: bool = False,
+) -> Iterator[Piece]:
+    """A document's ids in windows of at most `window` inputs, `stride` apart, behind the mark; each id is
+    a target once. The last window is moved back until it is full, as lm-eval does: context costs
+    nothing there."""
+    assert 1 <= stride <= window, (stride, window)
     targets = ids.astype(np.int64)
-    inputs = np.concatenate([[eos_id], targets[:-1]])
+    inputs = np.concatenate([[mark], targets[:-1]])
     scored = start = 0
     while scored < len(ids):
+        start = min(start, max(0, len(ids) - window))
         end = min(start + window, len(ids))
-        wanted = targets[start:end].copy()
+        seen, wanted = inputs[start:end].copy(), targets[start:end].copy()
+        if mark_every_window:
+            seen[0] = mark
         wanted[: scored - start] = IGNORE  # an earlier window scored these
-        yield Piece(owner, inputs[start:end], wanted)
+        yield Piece(owner, seen, wanted)
         scored = end
         start += stride

@@ -1,7 +1,7 @@
 """Samples to look at, and how many of their words the training text knows."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from sifirdan.generate import Sampling, generate
@@ -48,7 +48,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(lower_tr(text))
 
 
-def known_word_share(texts: Iterable[str], vocabulary: set[str]) -> float:
+def known_word_share(texts: Iterable[str], vocabulary: Set[str]) -> float:
     """The share of the texts' words (each occurrence counts) that stand in `vocabulary`."""
     words = [word for text in texts for word in words_of(text)]
     return sum(word in vocabulary for word in words) / max(1, len(words))

@@ -20,9 +20,9 @@ from typing import Literal
 
 Kind = Literal["noun", "verb"]
 
-_VOWELS = "aeıioöuü"
-_BACK, _ROUND = "aıou", "oöuü"
-_VOICELESS = "fstkçşhp"
+VOWELS = "aeıioöuü"
+BACK, ROUND = "aıou", "oöuü"
+VOICELESS = "fstkçşhp"
 _SOFT = {"p": "b", "ç": "c", "t": "d", "k": "ğ"}
 
 # Chains from everyday text, each with its suffixes in their order.
@@ -93,9 +93,9 @@ def build(stem: Stem, chain: list[str]) -> SuffixWord:
     softens = stem.softens
     for suffix in chain:
         added = _spelled("".join(parts), suffix)
-        if added[0] in _VOWELS:
-            if suffix == "Iyor" and parts[-1][-1] in _VOWELS:
-                parts[-1], added = _before_yor(parts[-1], added)
+        if added[0] in VOWELS:
+            if suffix == "Iyor" and parts[-1][-1] in VOWELS:
+                parts[-1], added = _before_yor(parts, added)
             elif softens:
                 parts[-1] = softened(parts[-1])
         parts.append(added)
@@ -105,34 +105,34 @@ def build(stem: Stem, chain: list[str]) -> SuffixWord:
 
 def _spelled(word: str, suffix: str) -> str:
     """A suffix as it is spelt behind `word`."""
-    after_vowel = word[-1] in _VOWELS
+    after_vowel = word[-1] in VOWELS
     if match := re.match(r"\((.)\)", suffix):
         wanted = after_vowel if match[1] not in "IA" else not after_vowel
         suffix = (match[1] if wanted else "") + suffix[3:]
-    vowel = next(char for char in reversed(word) if char in _VOWELS)
+    vowel = next(char for char in reversed(word) if char in VOWELS)
     spelled = ""
     for char in suffix:
         if char == "A":
-            char = vowel = "a" if vowel in _BACK else "e"
+            char = vowel = "a" if vowel in BACK else "e"
         elif char == "I":
-            row = "ıu" if vowel in _BACK else "iü"
-            char = vowel = row[vowel in _ROUND]
+            row = "ıu" if vowel in BACK else "iü"
+            char = vowel = row[vowel in ROUND]
         elif char in "DC":
-            hard = (spelled or word)[-1] in _VOICELESS
+            hard = (spelled or word)[-1] in VOICELESS
             char = {"D": "dt", "C": "cç"}[char][hard]
         elif char == "K":
             char = "k"
-        elif char in _VOWELS:
+        elif char in VOWELS:
             vowel = char
         spelled += char
     return spelled
 
 
-def _before_yor(stem: str, added: str) -> tuple[str, str]:
-    """başla + ıyor is başlıyor, and yürü + yor is yürüyor."""
-    if stem[-1] in "ae":
-        return stem[:-1], _spelled(stem[:-1], "Iyor")
-    return stem, added[1:]
+def _before_yor(parts: list[str], added: str) -> tuple[str, str]:
+    """başla + ıyor is başlıyor, gelme + iyor is gelmiyor, and yürü + yor is yürüyor."""
+    if parts[-1][-1] in "ae":
+        return parts[-1][:-1], _spelled("".join(parts)[:-1], "Iyor")
+    return parts[-1], added[1:]
 
 
 def softened(part: str) -> str:
@@ -146,11 +146,12 @@ def known_stems() -> tuple[Stem, ...]:
     path = resources.files("sifirdan.evals").joinpath("turkish_stems.json")
     listed = json.loads(path.read_text("utf-8"))
     kinds: tuple[tuple[str, Kind], ...] = (("nouns", "noun"), ("verbs", "verb"))
-    return tuple(
-        Stem(text.rstrip("~"), kind, text.endswith("~"))
-        for key, kind in kinds
-        for text in listed[key]
-    )
+    return tuple(listed_stem(text, kind) for key, kind in kinds for text in listed[key])
+
+
+def listed_stem(text: str, kind: Kind, *, invented: bool = False) -> Stem:
+    """A stem as the lists write it: "kitap~" softens."""
+    return Stem(text.rstrip("~"), kind, text.endswith("~"), invented)
 
 
 def invented_stems(seed: int) -> Iterator[Stem]:

@@ -144,6 +144,11 @@ def code_hashes() -> dict[str, str]:
     return hashes
 
 
+def code_hash() -> str:
+    """12 hexadecimal digits for all of them together: which code trained a model."""
+    return hashlib.sha256(json.dumps(code_hashes(), sort_keys=True).encode()).hexdigest()[:12]
+
+
 def _differences(left: dict[str, Any], right: dict[str, Any], prefix: str = "") -> set[str]:
     names = set()
     for key in left.keys() | right.keys():

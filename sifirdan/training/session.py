@@ -100,6 +100,9 @@ class Tracker(Protocol):
     def reopen(self, run_id: str) -> None:
         """Continue the earlier tracking run."""
 
+    def log_axes(self, metrics: Mapping[str, Any]) -> None:
+        """Draw its curves against what these numbers say of tokens and FLOPs, too."""
+
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
         """Add a point to its curves."""
 

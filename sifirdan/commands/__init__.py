@@ -1,0 +1,1 @@
+"""What the words of the command `sifirdan` do; the words themselves stand in cli.py."""
