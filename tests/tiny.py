@@ -23,7 +23,8 @@ from sifirdan.config import read_yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data"
-MADE_BY_RUNS = ("dvc.lock", "metrics/", "reference/run.json", "reference/noise.json")  # tracked, but of the developer's own runs
+# tracked, but of the developer's own runs
+MADE_BY_RUNS = ("dvc.lock", "metrics/", "reference/run.json", "reference/noise.json")
 STAGES = {  # in the order they run, with the folders they make
     "ingest": ("data/raw",),
     "clean": ("data/corpus", "reports/corpus"),
