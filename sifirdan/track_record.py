@@ -80,7 +80,7 @@ def flatten(nested: Mapping[str, Any]) -> dict[str, Any]:
     """The leaves of nested mappings under dotted names; a list is one leaf. Where two paths give
     one name (`{"a.b": 1, "a": {"b": 2}}`) the later one gets a number."""
     flat: dict[str, Any] = {}
-    for path, leaf in _leaves(nested):
+    for path, leaf in leaves(nested):
         name, count = path, 1
         while name in flat:
             count += 1
@@ -89,10 +89,11 @@ def flatten(nested: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _leaves(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested mappings under dotted names, in order; a list is one leaf."""
     for key, value in nested.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -6,9 +6,11 @@ compared: counts, sizes and settings are shown where they are made.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from sifirdan import track_record
 
 Better = Literal["lower", "higher", ""]  # "": neither, the number only changed
 
@@ -117,13 +119,7 @@ def order(name: str) -> tuple[int, int, str]:
     return len(_PATTERNS), 0, name
 
 
-def flat(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested mappings under dotted names; a list is one leaf."""
-    for key, value in nested.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+flat = track_record.leaves  # metrics have the same dotted names here as in MLflow
 
 
 def number(value: Any) -> float | None:
