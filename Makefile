@@ -37,7 +37,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 repro:
 ifdef PRESET
-	@test -f presets/$(PRESET).yaml || { echo "There is no presets/$(PRESET).yaml; there are: $(notdir $(basename $(wildcard presets/*.yaml)))"; exit 1; }
+ifneq ($(wildcard presets/model/$(PRESET).yaml),)
+	@$(BIN)/sifirdan preset $(PRESET)
+else
+	@test -f presets/$(PRESET).yaml || { echo "There is no presets/$(PRESET).yaml; there are: $(notdir $(basename $(wildcard presets/*.yaml presets/model/*.yaml)))"; exit 1; }
 	@for kept in presets/*.yaml; do cmp -s $$kept params.yaml && exit 0; done; \
 	  git rev-parse --git-dir >/dev/null 2>&1 || { cp params.yaml params.before.yaml; \
 	  echo "There is no Git here to keep your params.yaml; it is copied to params.before.yaml"; exit 0; }; \
@@ -45,6 +48,7 @@ ifdef PRESET
 	  echo "params.yaml has changes of yours; commit or copy them first, then: make PRESET=$(PRESET)"; exit 1; }
 	@cmp -s presets/$(PRESET).yaml params.yaml || { cp presets/$(PRESET).yaml params.yaml && \
 	  echo "params.yaml is now the preset $(PRESET); git checkout params.yaml takes the default back"; }
+endif
 endif
 	@$(BIN)/python -m stages
 	@# a stage that fails, say publish without a network, keeps only those after it from running
@@ -67,7 +71,7 @@ chat: setup  ## talk to your model in the terminal
 doctor: setup  ## what this machine has and what is missing
 	@$(BIN)/sifirdan doctor
 
-bench: setup  ## run the benchmarks (nothing else may run meanwhile)
+bench: setup  ## run the benchmarks (over an hour; nothing else may run meanwhile)
 	@for file in bench/*.py; do echo "$$file"; $(BIN)/python -m bench.$$(basename $$file .py); done
 
 clean:  ## delete the environment and caches, not your data, models or runs

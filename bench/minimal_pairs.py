@@ -37,8 +37,8 @@ from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import Tokenizer
 from sifirdan.training.loop import FitSettings, eval_steps, fit
 from sifirdan.training.optim import build_optimizers
+from sifirdan.training.plan import make_plan
 from sifirdan.training.resume import ResumeStore
-from sifirdan.training.session import make_plan
 from stages.train import Params
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -98,7 +98,7 @@ def train(
     torch.manual_seed(params.seed)
     windows = Stream(
         shards, context_length=params.context_length, seed=params.seed,
-        sampling=params.sampling, eos_id=tokenizer.eos_id,
+        sampling=params.sampling, eos_id=tokenizer.eos_id, document_mask=params.document_mask,
     )  # fmt: skip
     rows = params.batch_tokens // params.context_length
     plan = make_plan(rows, num_steps, params.precision, runtime, device)

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     whose = score_command.add_mutually_exclusive_group()
     whose.add_argument(
-        "--split", default="val", choices=("val", "test", "ood"), help="of data/corpus"
+        "--split", choices=("val", "test", "ood"), help="of data/corpus; val without it"
     )
     whose.add_argument(
         "--text", nargs="+", type=Path, metavar="FILE", help="a document each; of .jsonl each line"
@@ -76,7 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     score_command.add_argument(
         "--stride", type=int, help="tokens from window to window; half a window without it"
     )
-    score_command.add_argument("--tasks", action="store_true", help="multiple choice too")
+    score_command.add_argument(
+        "--tasks",
+        nargs="*",
+        metavar="TASK",
+        help="multiple choice: names of our tasks, or all (as without any), or .jsonl files of your own;"
+        " texts too only with --text or --split",
+    )
     score_command.add_argument("--device", default="auto", help="auto, cpu, cuda or mps")
     score_command.add_argument("--json", action="store_true", help="for machines")
     verify_command = add("verify", project.verify)
@@ -112,15 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     noise_command = add("noise", comparing.noise)
     noise_command.add_argument("--seeds", type=int, default=3, help="so many runs")
     noise_command.add_argument(
-        "--tokens", type=int, help="of each training; default: a fifth of train.tokens"
+        "--tokens", type=int, help="of each training; default: a fifth of the budget in train"
     )
     noise_command.add_argument("--chat", action="store_true", help="the chat model too")
     pairs_command = add("pairs", models.pairs)
     pairs_command.add_argument("folder", nargs="?", type=Path, help="it is made if need be")
     disk_command = add("disk", project.disk)
     disk_command.add_argument("--json", action="store_true", help="for machines")
+    preset_command = add("preset", project.preset)
+    preset_command.add_argument("name", nargs="?", help="of a file in presets/model")
     add("doctor", project.doctor)
     add("ui", comparing.ui).add_argument("--port", type=int, default=5000)
+    add("empty-bin", comparing.empty_bin)
     add("replay", comparing.replay).add_argument(
         "paths", nargs="+", type=Path, help=".track/*.jsonl"
     )

@@ -10,9 +10,12 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sifirdan.errors import ConfigError
 from sifirdan.runtime import Runtime
@@ -25,11 +28,14 @@ def prepare(runtime: Runtime) -> torch.device:
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     _keep_big_buffers()
-    return pick_device(runtime.device)
+    device = pick_device(runtime.device)
+    if runtime.deterministic and device.type == "cuda":
+        _be_deterministic()
+    return device
 
 
-def pick_device(wanted: str) -> torch.device:
-    """`auto` takes CUDA, then Apple's MPS, then the CPU."""
+def pick_device(wanted: str, setting: str = "runtime.device") -> torch.device:
+    """`auto` takes CUDA, then Apple's MPS, then the CPU. `setting` is what the user would change."""
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
@@ -37,12 +43,12 @@ def pick_device(wanted: str) -> torch.device:
     }
     if wanted == "auto":
         return torch.device(next(name for name, here in available.items() if here))
-    if not available[wanted]:
+    if not available.get(wanted):
         raise ConfigError(
-            f"runtime.device is {wanted!r}, which torch does not see here",
+            f"{setting} is {wanted}, which torch does not see here",
             expected="one of "
             + ", ".join(["auto", *(name for name, here in available.items() if here)]),
-            todo="set runtime.device to auto, or install a torch build for it (see README)",
+            todo=f"set {setting} to auto, or install a torch build for it (see README)",
         )
     return torch.device(wanted)
 
@@ -78,6 +84,33 @@ def should_compile(wanted: str, device: torch.device) -> bool:
         )
         return False
     return True
+
+
+@contextmanager
+def attention_backends(device: torch.device, deterministic: bool) -> Iterator[None]:
+    """Choose among torch's fused attentions while open: cuDNN's first where it is the fastest, at
+    compute capability 9 (H100, H200); only those with one order of sums where the bits have to be the
+    same every time, which cuDNN's and the memory-efficient one have not."""
+    if device.type != "cuda":
+        yield
+        return
+    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    if deterministic:
+        backends.remove(SDPBackend.EFFICIENT_ATTENTION)
+    else:
+        cudnn_is_fastest = torch.cuda.get_device_capability(device)[0] == 9
+        backends.insert(0 if cudnn_is_fastest else len(backends), SDPBackend.CUDNN_ATTENTION)
+    with sdpa_kernel(backends, set_priority=True):
+        yield
+
+
+def _be_deterministic() -> None:
+    """CUDA's kernels with one order of sums; before the first of them, since cuBLAS reads its
+    variable once. Memory is not filled first, which would only cost time."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
 
 
 def _has_real_bf16(device: torch.device) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sifirdan.errors import CheckpointError, ConfigError
-from sifirdan.model.layers import additive
+from sifirdan.model.attention import additive
 from sifirdan.model.transformer import Transformer
 
 

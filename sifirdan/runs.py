@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -172,16 +171,30 @@ def check_files(path: Path, manifest: Manifest) -> list[str]:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Python's version and those of the packages named."""
-    return {"python": platform.python_version()} | {
-        name: metadata.version(name) for name in packages
-    }
+    """The versions of the packages named. Python's own stands in MLflow alone: outputs are the same
+    under each, and a manifest that named it would differ between two machines of a team."""
+    return {name: metadata.version(name) for name in packages}
 
 
 def sha256_of(path: Path) -> str:
     """The sha256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines that a stage wrote; empty where there is none."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except ValueError:
+        raise DataError(
+            f"{path}: is damaged",
+            expected="a JSON object a line",
+            todo="dvc repro, which restores it",
+        ) from None
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -195,11 +208,16 @@ def write_text(path: Path, text: str) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ class Runtime:
     loader_workers: int
     micro_batch: int | None
     compile: Literal["auto", "on", "off"]
+    gradient_checkpointing: bool
+    deterministic: bool
     checkpoint_every_steps: int
     corpus_workers: int | None
     register_models: bool

@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,11 +87,16 @@ def note_refusal(error: SifirdanError) -> None:
         raise error
 
 
-def close_pipeline(all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
-    """Give the pipeline run the numbers of the stages that DVC skipped, and finish it. Called
-    by the last stage inside its `with stage(...)`; both mappings go from stage to file."""
+def close_pipeline(
+    all_metrics: Mapping[str, Path],
+    curves: Mapping[str, Path],
+    folders: Mapping[str, Path] | None = None,
+) -> None:
+    """Give the pipeline run what the stages that DVC skipped left, and finish it. Called by the last
+    stage inside its `with stage(...)`; the first two mappings go from stage to file. `folders` are
+    outputs by the name of their tag `out.NAME`, whose hashes show what the run stands on."""
     assert _open_runs, "close_pipeline is called inside `with track.stage(...)`"
-    _open_runs[-1]._close_pipeline(all_metrics, curves)
+    _open_runs[-1]._close_pipeline(all_metrics, curves, folders or {})
 
 
 def replay(path: Path) -> str:
@@ -103,6 +109,11 @@ def replay(path: Path) -> str:
         raise DataError(f"{path}: is not a journal of a run", expected="a file .track/*.jsonl")
     try:
         return _replay(events)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path}: is damaged: an event lacks what belongs to it ({error})",
+            todo="bring the file back from a copy, or remove it: the run's own files are whole",
+        ) from error
     except Exception as error:
         raise DataError(
             f"{path}: the store did not take it: {error}",
@@ -115,7 +126,7 @@ def ui_command(port: int) -> list[str]:
     if _is_server(_store_uri()):
         raise ConfigError(
             f"MLFLOW_TRACKING_URI is {_store_uri()}, which is a server already",
-            todo=f"open {ui_url(port)}, or unset the variable to see the local store",
+            todo=f"open {_store_uri()}, or unset the variable to see the local store",
         )
     server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", _store_uri()]
     return [*server, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
@@ -130,14 +141,33 @@ def ui_url(port: int) -> str:
     """The page that compares whole pipelines in charts; MLflow's own start page does not."""
     uri = _store_uri()
     server = uri.rstrip("/") if _is_server(uri) else f"http://127.0.0.1:{port}"
-    try:
-        store = _open_store()
+    with _reading() as store:
         store.sweep()
-    except Exception as error:  # the page itself says more about a broken store
-        _log.warning("tracking store %s cannot be opened: %s", uri, error)
-        return server
     query = "workflowType=machine_learning&compareRunsMode=CHART"
     return f"{server}/#/experiments/{store.experiment_id}/runs?{query}"
+
+
+def empty_bin() -> tuple[int, int]:
+    """Delete for good the runs that were deleted on the page of the local store, with their files, but
+    for those that hold a registered model; how many went and how many stayed."""
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        raise ConfigError(
+            f"MLFLOW_TRACKING_URI is {_store_uri()}; only the local store is emptied here",
+            todo="unset the variable, or run `mlflow gc` where that store is",
+        )
+    with _reading() as store:  # it also moves the paths of a copied project, which gc would follow
+        gone, held = store.binned()
+    uri = ("--backend-store-uri", _store_uri(), "--tracking-uri", _store_uri())
+    for start in range(0, len(gone), 100):  # ids in one command line
+        command = [sys.executable, "-m", "mlflow", "gc", *uri, "--run-ids"]
+        done = subprocess.run(
+            [*command, ",".join(gone[start : start + 100])], env=ui_environment(), text=True,
+            capture_output=True,
+        )  # fmt: skip
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["mlflow gc failed"])[-1]
+            raise DataError(f"{_store_uri()}: {said}", todo="end other programs that use the store")
+    return len(gone), len(held)
 
 
 def list_runs() -> list[dict[str, str]]:
@@ -152,8 +182,9 @@ def list_runs() -> list[dict[str, str]]:
 
 def read_run(run_id: str, is_curve: Callable[[str], bool]) -> dict[str, Any]:
     """A pipeline run as plain data: `id`, `name`, `params`, `tags`, `metrics` (the last value each),
-    `curves` (points (step, value) of the metrics that `is_curve`), and `stages`: of each stage the
-    tags of its last finished run and the texts of its metrics file and samples."""
+    `curves` (points (step, value) of the metrics that `is_curve`), `stages`: of each stage the tags of
+    its last finished run and the texts of its metrics file and samples; and `files`: the texts of the
+    metrics files of stages that DVC skipped."""
     with _reading() as store:
         return store.read(run_id, is_curve)
 
@@ -313,11 +344,18 @@ class Run:
             self._store.catch_up(events)
         self._adopt_ids()
 
-    def _close_pipeline(self, all_metrics: Mapping[str, Path], curves: Mapping[str, Path]) -> None:
+    def _close_pipeline(
+        self,
+        all_metrics: Mapping[str, Path],
+        curves: Mapping[str, Path],
+        folders: Mapping[str, Path],
+    ) -> None:
         for name in {**all_metrics, **curves}:
             files = all_metrics.get(name), curves.get(name)
             self._try("record", partial(self._replay_stage, name, *files))
-        self._try("record", lambda: self._emit("close"))
+        found = {name: track_record.folder_hash(path) for name, path in folders.items()}
+        hashes = {name: digest for name, digest in found.items() if digest}
+        self._try("record", lambda: self._emit("close", folders=hashes))
 
     def _replay_stage(self, name: str, metrics: Path | None, curve: Path | None) -> None:
         points = track_record.read_curve(curve) if curve and curve.is_file() else []
@@ -327,6 +365,7 @@ class Run:
             stage=name,
             points=points,
             values=track_record.numbers(content),
+            content=track_record.spell_nonfinite(content),
             axes=track_axes.axes_of(content),
         )
 
@@ -426,8 +465,25 @@ def _open_store() -> Store:
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         _enter_lock(stack)
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            _make_database(runs.project_root() / "mlflow.db")
         client = mlflow.MlflowClient(_store_uri())
         return Store(mlflow, client, _find_experiment(client))
+
+
+def _make_database(path: Path) -> None:
+    """MLflow's tables, made under another name and renamed: a first creation that was killed would
+    leave a database that refuses every later run."""
+    if path.exists():
+        return
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    partial = path.with_name(f".{path.name}.partial")
+    for left in path.parent.glob(f"{partial.name}*"):
+        left.unlink()
+    artifacts = (path.parent / "mlartifacts").as_uri()
+    SqlAlchemyStore(f"sqlite:///{partial.as_posix()}", artifacts).engine.dispose()
+    os.replace(partial, path)
 
 
 def _enter_lock(stack: contextlib.ExitStack) -> None:

@@ -9,8 +9,10 @@ times, which MLflow keeps with every point, and not for what a machine reaches o
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Of a point these belong to the schedule and the machine; the rest is what runs are compared by.
-_NOT_COMPARED = ("grad_norm", "lr_factor", "tokens_per_second", "seconds_left")
+# What begins so in a point belongs to schedule and machine; the rest is what runs are compared by.
+_NOT_COMPARED = (
+    "grad_norm", "lr_factor", "learning_rate", "tokens_per_second", "utilisation", "seconds_left", "plan_",
+)  # fmt: skip
 _STAGES = {"train": "", "finetune": "sft_"}  # what a name begins with: each axis is one section
 
 
@@ -32,7 +34,8 @@ def flops_per_token(model: Mapping[str, Any]) -> float:
     (https://arxiv.org/abs/2204.02311, appendix B); recomputing does not."""
     width, layers = model["hidden_size"], model["num_layers"]
     query, key = (model[heads] * model["head_size"] for heads in ("num_heads", "num_kv_heads"))
-    block = 2 * width * query + 2 * width * key + 3 * width * model["intermediate_size"]
+    in_mlp = 2 if model.get("mlp") == "gelu" else 3  # matrices; earlier releases had SwiGLU only
+    block = 2 * width * query + 2 * width * key + in_mlp * width * model["intermediate_size"]
     weights = layers * block + width * model["vocab_size"]
     return float(6 * weights + 12 * layers * query * model["context_length"])
 
@@ -48,5 +51,5 @@ def points(
     if stage in _STAGES:
         for axis, size in per_step.items():
             for name, value in values.items():
-                if name not in _NOT_COMPARED:
+                if not name.startswith(_NOT_COMPARED):
                     yield f"by_{axis}/{_STAGES[stage]}{name}", round(step * size), value

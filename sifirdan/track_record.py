@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 
 # Where a stage's numbers stand in the store; the chart page makes one section of each prefix.
 # Stages that share a group keep their name, so that two `documents` never meet.
@@ -41,6 +41,8 @@ PREFIXES = {
     "publish_base": "publish/base/",
     "publish_chat": "publish/chat/",
 }
+METRICS_FOLDER = "metrics"  # of a pipeline run's files: those of stages that DVC skipped
+CHAT_DATA = "chat_data"  # data/chat in the tags of a pipeline; `chat` is the model to some stages
 MAX_DIFF_CHARS = 200_000
 CLOCK_STEP_SECONDS = 2  # a process's start time moves when the system clock is set
 _PACKAGES = ("torch", "numpy", "pyarrow", "sentencepiece", "transformers", "mlflow", "dvc")
@@ -120,8 +122,7 @@ def spell_nonfinite(content: Any) -> Any:
 
 def read_content(path: Path) -> dict[str, Any]:
     """What stands in a metrics file."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+    return json_files.read_object(path, todo="run the stage that writes it again")
 
 
 def read_metrics(path: Path) -> dict[str, float]:
@@ -187,7 +188,7 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     with open(path, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             with contextlib.suppress(ValueError):
-                event = json.loads(line)
+                event = json_files.loads(line)
                 if isinstance(event, dict):
                     events.append(event)
     return events

@@ -63,8 +63,26 @@ def register(client: Any, run_id: str, event: Mapping[str, Any]) -> None:
 
 def _same(client: Any, event: Mapping[str, Any]) -> list[Any]:
     """The version that is this model."""
-    versions = _versions(client, event["name"])
-    return [version for version in versions if version.tags.get(_MANIFEST) == event["manifest"]]
+    return [
+        version
+        for version in _versions(client, f"name = '{event['name']}'")
+        if version.tags.get(_MANIFEST) == event["manifest"] and _is_whole(client, version)
+    ]
+
+
+def _is_whole(client: Any, version: Any) -> bool:
+    """Whether the copy that the version names is still there: `mlflow gc` takes it with its run."""
+    try:
+        return any(file.path == FOLDER for file in client.list_artifacts(version.run_id))
+    except Exception as error:
+        if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+            return False
+        raise
+
+
+def held_runs(client: Any) -> set[str]:
+    """The runs whose artifacts are the versions of some registered model."""
+    return {version.run_id for version in _versions(client, "")}
 
 
 def _copy(client: Any, run_id: str, folder: Path, manifest: str) -> None:
@@ -79,8 +97,9 @@ def _copy(client: Any, run_id: str, folder: Path, manifest: str) -> None:
 def _choose_best(client: Any, name: str) -> None:
     measured = [
         version
-        for version in _versions(client, name)
+        for version in _versions(client, f"name = '{name}'")
         if math.isfinite(float(version.tags.get(_SCORE, "nan"))) and _TEXT in version.tags
+        if _is_whole(client, version)
     ]
     if not measured:
         return
@@ -114,12 +133,10 @@ def _why(best: Any, former: Sequence[Any]) -> str:
     return f"`{BEST}` moved here from version {version}, which has {float(tags[_SCORE]):.4f}."
 
 
-def _versions(client: Any, name: str) -> list[Any]:
+def _versions(client: Any, query: str) -> list[Any]:
     found, token = [], ""
     while True:
-        page = client.search_model_versions(
-            f"name = '{name}'", max_results=_PAGE, page_token=token or None
-        )
+        page = client.search_model_versions(query, max_results=_PAGE, page_token=token or None)
         found += page
         token = page.token
         if not token:

@@ -199,6 +199,10 @@ class Store:
             self._add_points(self.parent_id, event["stage"], step, values, when, axes)
         self._add_final(self.parent_id, event["stage"], event["values"], event["time"])
         self._set_tags(self.parent_id, {f"replayed.{event['stage']}": "true"})
+        if content := event.get("content"):  # with the texts, hashes mostly, that are no numbers
+            text = json.dumps(content, ensure_ascii=False)
+            place = f"{track_record.METRICS_FOLDER}/{event['stage']}.json"
+            self._put(self._client.log_text, self.parent_id, text, place)
 
     def _times_of(self, stage: str, points: list[Any]) -> dict[int, int]:
         """When the run that made this curve logged each step, where the store still has that run.
@@ -214,7 +218,8 @@ class Store:
 
     def _close(self, event: Mapping[str, Any]) -> None:
         self._flush()
-        self._set_tags(self.parent_id, {"closed": "true"})
+        hashes = {f"out.{name}": digest for name, digest in event.get("folders", {}).items()}
+        self._set_tags(self.parent_id, {"closed": "true"} | hashes)
         self._finish_pipeline(event["time"])
 
     def _finish_pipeline(self, when: int) -> None:
@@ -423,6 +428,16 @@ class Store:
         found = self._search("tags.stage = 'pipeline'")
         return sorted(found, key=lambda run: run.info.start_time, reverse=True)
 
+    def binned(self) -> tuple[list[str], list[str]]:
+        """The runs that were deleted on the page: those that may go for good, and those that hold a
+        version of a registered model."""
+        deleted = self._client.search_runs(
+            [self.experiment_id], run_view_type=self._entities.ViewType.DELETED_ONLY
+        )
+        held = track_registry.held_runs(self._client)
+        ids = [run.info.run_id for run in deleted]
+        return [one for one in ids if one not in held], [one for one in ids if one in held]
+
     def read(self, run_id: str, is_curve: Callable[[str], bool]) -> dict[str, Any]:
         """See `track.read_run`."""
         run = self._client.get_run(run_id)
@@ -438,6 +453,7 @@ class Store:
                 for name in run.data.metrics
                 if is_curve(name)
             },
+            "files": self._skipped_stages(run_id),
             "stages": {
                 child.data.tags.get("stage", ""): {
                     "tags": dict(child.data.tags),
@@ -448,6 +464,15 @@ class Store:
             },
         }
 
+    def _skipped_stages(self, run_id: str) -> dict[str, str]:
+        """The metrics files of the stages that DVC skipped, by stage."""
+        texts = {}
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
+            for entry in self._client.list_artifacts(run_id, track_record.METRICS_FOLDER):
+                got = Path(self._client.download_artifacts(run_id, entry.path, folder))
+                texts[got.stem] = got.read_text(encoding="utf-8", errors="replace")
+        return texts
+
     def _texts(self, run: Any) -> dict[str, str]:
         """The metrics file and the samples that a stage kept; none where that place cannot be read."""
         wanted = (f"{run.data.tags.get('stage')}.json", "samples.jsonl")
@@ -456,7 +481,7 @@ class Store:
             for entry in self._client.list_artifacts(run.info.run_id):
                 if entry.path in wanted:
                     got = self._client.download_artifacts(run.info.run_id, entry.path, folder)
-                    texts[entry.path] = Path(got).read_text(encoding="utf-8")
+                    texts[entry.path] = Path(got).read_text(encoding="utf-8", errors="replace")
         return texts
 
     def _find_pipeline(self, key: str, host: str) -> Any:

@@ -38,7 +38,8 @@ from sifirdan.evals.language_model import (
     token_counts,
     unigram_bits_per_byte,
 )
-from sifirdan.evals.minimal_pairs.baselines import length_accuracy, unigram_accuracy
+from sifirdan.evals.minimal_pairs.baselines import count, length_accuracy, unigram_accuracy
+from sifirdan.evals.minimal_pairs.baselines import words_of as written_words
 from sifirdan.evals.minimal_pairs.pairs import all_pairs
 from sifirdan.evals.minimal_pairs.publish import write_pairs
 from sifirdan.evals.minimal_pairs.scoring import PairResult, by_phenomenon, overall, score_pairs
@@ -116,23 +117,32 @@ def evaluate(places: Places, params: Params, runtime: Runtime) -> dict[str, Any]
         "stride": stride,
         "tokenizer": inputs["tokens"].inputs["tokenizer"][:12],
     }
+    parts = (*SPLITS, "samples", "minimal pairs", "tasks", *(["questions"] if places.chat else []))
     bins: dict[str, Any] = {}
-    for split in SPLITS:
+    texts = {split: list(read_texts(places.corpus / split)) for split in SPLITS}
+    for split, found in texts.items():
+        _begin(split, parts)
         shards = Shards(places.tokens / split)
         if len(shards):
-            metrics[split], bins[split] = _score(model, tokenizer, places, split, stride, params)
+            metrics[split], bins[split] = _score(model, tokenizer, shards, found, stride, params)
     train = Shards(places.tokens / "train")
     counts = token_counts((train.tokens(n) for n in range(len(train))), tokenizer.vocab_size)
+    val = [text for _, _, text in texts["val"]]
     if "val" in metrics:
-        metrics["val"] |= _yardsticks(places, counts)
+        metrics["val"] |= _yardsticks(Shards(places.tokens / "val"), val, counts)
+    _begin("samples", parts)
     samples = _draw(model, tokenizer, params)
-    metrics["samples"] = _measure_samples(places.corpus, samples, params)
+    metrics["samples"] = _measure_samples(places.corpus / "train", val, samples, params)
+    _begin("minimal pairs", parts)
     pairs = score_pairs(model, tokenizer, all_pairs())
     phenomena = by_phenomenon(pairs)
+    frequent = _pair_baselines(tokenizer, counts, places.corpus / "train", params)
     metrics["minimal_pairs"] = {**overall(phenomena), "phenomena": phenomena}
+    _begin("tasks", parts)
     metrics["tasks"] = _tasks(model, tokenizer)
     answers: list[Answer] = []
     if places.chat:
+        _begin("questions", parts)
         metrics["questions"], answers = _examine(model, tokenizer, places.chat, params)
         metrics["forgetting"] = _forgetting(metrics, places.base_metrics, params)
     with runs.new_folder(
@@ -142,9 +152,17 @@ def evaluate(places: Places, params: Params, runtime: Runtime) -> dict[str, Any]
         _write_lines(output.path / "samples.jsonl", [*samples, *answers])
         _write_lines(output.path / "pair_results.jsonl", [_pair_row(result) for result in pairs])
         runs.write_json(output.path / "calibration.json", bins)
+        runs.write_json(output.path / "pair_baselines.json", frequent)
         if not places.chat:  # the data set for others, once
-            write_pairs(output.path / "pairs", _pair_baselines(tokenizer, counts))
+            write_pairs(output.path / "pairs", frequent)
     return metrics
+
+
+def _begin(part: str, parts: Sequence[str]) -> None:
+    """A line a part: some take minutes on a slow machine."""
+    number = parts.index(part) + 1
+    then = parts[number] if number < len(parts) else "the report"
+    _log.info("evaluate: %s (%d of %d), then %s", part, number, len(parts), then)
 
 
 def _open_inputs(places: Places) -> dict[str, runs.Manifest]:
@@ -162,17 +180,15 @@ def _open_inputs(places: Places) -> dict[str, runs.Manifest]:
 def _score(
     model: Transformer,
     tokenizer: Tokenizer,
-    places: Places,
-    split: str,
+    shards: Shards,
+    texts: Sequence[tuple[str, str, str]],
     stride: int,
     params: Params,
 ) -> tuple[dict[str, Any], list[dict[str, float]]]:
-    """The metrics of one split, and the bins of its calibration diagram."""
-    shards = Shards(places.tokens / split)
+    """The metrics of one split, and the bins of its calibration diagram; `texts` are the documents
+    of the split as `read_texts` gives them."""
     names = shards.column("document")
-    facts = {
-        name: text_facts(source, text) for name, source, text in read_texts(places.corpus / split)
-    }
+    facts = {name: text_facts(source, text) for name, source, text in texts}
     scores = score_tokens(
         model, [shards.tokens(index) for index in range(len(shards))],
         window=model.config.context_length, stride=stride, eos_id=tokenizer.eos_id,
@@ -181,23 +197,26 @@ def _score(
     return {"text": fingerprint(names)} | found, calibration(scores)["bins"]
 
 
-def _yardsticks(places: Places, counts: np.ndarray) -> dict[str, float]:
+def _yardsticks(val: Shards, texts: Sequence[str], counts: np.ndarray) -> dict[str, float]:
     """Bits per byte of val without any model: by the frequencies of the tokens in the training text,
     and packed by xz."""
-    val = Shards(places.tokens / "val")
     num_bytes = sum(val.column("num_bytes"))
-    texts = "\n".join(text for _, _, text in read_texts(places.corpus / "val"))
     documents = [val.tokens(index) for index in range(len(val))]
     return {
         "unigram_bits_per_byte": unigram_bits_per_byte(counts, documents, num_bytes),
-        "xz_bits_per_byte": 8 * len(lzma.compress(texts.encode(), preset=9)) / num_bytes,
+        "xz_bits_per_byte": 8 * len(lzma.compress("\n".join(texts).encode(), preset=9)) / num_bytes,
     }
 
 
-def _pair_baselines(tokenizer: Tokenizer, counts: np.ndarray) -> dict[str, dict[str, float]]:
-    """What frequencies of tokens, or their number, would get of the minimal pairs."""
+def _pair_baselines(
+    tokenizer: Tokenizer, counts: np.ndarray, train: Path, params: Params
+) -> dict[str, dict[str, float]]:
+    """What frequencies of words and tokens, or the number of tokens, would get of the minimal pairs: of
+    the training text, of which no more words are counted than samples are held against."""
     pairs, frequencies = all_pairs(), Counter(dict(enumerate(counts.tolist())))
+    words = count(draw(train, params.training_bytes, {}, params.seed).texts(), written_words)
     return {
+        "words": unigram_accuracy(pairs, words, written_words),
         "tokens": unigram_accuracy(pairs, frequencies, tokenizer.encode),
         "fewer tokens": length_accuracy(pairs, lambda text: len(tokenizer.encode(text))),
     }
@@ -242,11 +261,12 @@ def _draw(model: Transformer, tokenizer: Tokenizer, params: Params) -> list[Samp
     ]  # fmt: skip
 
 
-def _measure_samples(corpus: Path, samples: list[Sample], params: Params) -> dict[str, Any]:
+def _measure_samples(
+    train: Path, val: Sequence[str], samples: list[Sample], params: Params
+) -> dict[str, Any]:
     """The free samples under their own names, the prompted ones by temperature."""
-    val = [text for _, _, text in read_texts(corpus / "val")]
     val_words = {word for text in val for word in words_of(text)}
-    training = draw(corpus / "train", params.training_bytes, {}, params.seed)
+    training = draw(train, params.training_bytes, {}, params.seed)
     against = against_training(samples, val_words, training.texts())
     free, prompted = samples[: params.num_samples], samples[params.num_samples :]
     split = replace(against, copies=against.copies[: params.num_samples])
@@ -264,7 +284,7 @@ def _examine(
 ) -> tuple[dict[str, Any], list[Answer]]:
     """Held-out questions by set and type; the answers begin with those to the fixed prompts."""
     sampling = Sampling(params.chat_temperature, 0, params.chat_top_p)
-    constants = constant_answers(_read_lines(folder / "train.jsonl"), params.seed)
+    constants = constant_answers(runs.read_lines(folder / "train.jsonl"), params.seed)
     talk: list[list[Message]] = [
         [{"role": "user", "content": prompt}, {"role": "assistant", "content": "-"}]
         for prompt in params.chat_prompts
@@ -275,7 +295,7 @@ def _examine(
     results: dict[str, Any] = {}
     for name in QUESTION_SETS:
         questions = draw_questions(
-            _read_lines(folder / f"{name}.jsonl"), main=params.num_questions,
+            runs.read_lines(folder / f"{name}.jsonl"), main=params.num_questions,
             others=params.num_questions_a_type, seed=params.seed,
         )  # fmt: skip
         if questions:
@@ -316,12 +336,6 @@ def _forgetting(
     }
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-
-
 def _write_lines(path: Path, items: Sequence[Any]) -> None:
     rows = (item if isinstance(item, dict) else asdict(item) for item in items)
     lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -332,7 +346,7 @@ def _sample_rows(path: Path) -> list[dict[str, Any]]:
     """Prompted samples as MLflow's page compares them: a row a prompt and temperature."""
     return [
         {"prompt": f"{row['prompt']} (T={row['temperature']:g})", "text": row["text"]}
-        for row in _read_lines(path)
+        for row in runs.read_lines(path)
         if row.get("prompt")
     ]
 

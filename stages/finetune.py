@@ -1,6 +1,6 @@
 """Tune the pretrained model on conversations, so that it answers and stops.
 
-Reads models/base and data/chat. Writes models/chat, again a plain Llama folder with a card of what it
+Reads models/base and data/chat. Writes models/chat, a folder as models/base is, with a card of what it
 learned from, and reports/finetune, the curve. Whole conversations are packed into windows in which none sees another;
 the loss counts the assistant's content and end marks only. Resumes like `train`. Costs a minute or
 two on two cores; memory as for training.
@@ -27,10 +27,17 @@ from sifirdan.model.checkpoint import describe, load_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
-from sifirdan.training.loop import Point
 from sifirdan.training.optim import OptimParams, Schedule
 from sifirdan.training.resume import code_hash
-from sifirdan.training.session import Places, Recipe, Tracker, clear_state, train_to_folder
+from sifirdan.training.session import (
+    Places,
+    Recipe,
+    Tracker,
+    Trained,
+    clear_state,
+    train_to_folder,
+)
+from sifirdan.training.stopping import Keep, Limits
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class Params:
 
     seed: int
     epochs: int
+    patience: int | None
+    keep: Keep
     batch_tokens: int
     precision: Precision
     val_conversations: int
@@ -48,6 +57,11 @@ class Params:
     def __post_init__(self) -> None:
         for key in ("epochs", "batch_tokens", "val_conversations"):
             require(getattr(self, key) >= 1, f"finetune.{key}", getattr(self, key), "1 or more")
+        _ = self.limits  # which refuses what it cannot use
+
+    @property
+    def limits(self) -> Limits:
+        return Limits("known_nats_per_target", self.patience, self.keep)
 
 
 def finetune(
@@ -82,6 +96,8 @@ def finetune(
     )
     batch_sequences = params.batch_tokens // context_length
     num_steps = max(1, windows.windows_before(params.epochs) // batch_sequences)
+    known = Shards(chat / "known")
+    params.limits.require_validation(len(known) > 0, "finetune", "prepare_chat")
     recipe = Recipe(
         windows=windows,
         context_length=context_length,
@@ -91,34 +107,40 @@ def finetune(
         precision=params.precision,
         optimizer=params.optimizer,
         schedule=params.schedule,
-        validate=_validator(model, Shards(chat / "known"), params.val_conversations),
+        validate=_validator(model, known, params.val_conversations),
         curves={"loss": "loss on answers (nats)", "known_nats_per_target": "known answers (nats)"},
+        limits=params.limits,
     )
+
+    def seen(steps: int) -> dict[str, Any]:
+        tokens = round(steps * params.batch_tokens * (1 - windows.padding_share))
+        return {"steps": steps, "tokens": tokens}
+
     made: dict[str, Any] = {
-        "steps": num_steps,
+        **seen(num_steps),
         "conversations": len(windows.shards),
         "padding_share": windows.padding_share,
-        "tokens": round(num_steps * params.batch_tokens * (1 - windows.padding_share)),
         "model": describe(model.config),
         "code": code,
     }
     tracker.log_axes(made)
 
-    def describe_model(folder: Path, points: list[Point]) -> None:
-        facts = card_facts(made | _last(points), model)
+    def metrics_of(trained: Trained) -> dict[str, Any]:
+        names = ("loss", "known_nats_per_target")
+        kept = {name: trained.kept[name] for name in names if name in trained.kept}
+        return made | seen(trained.ending.steps) | trained.ending.facts | kept
+
+    def describe_model(folder: Path, trained: Trained) -> None:
+        facts = card_facts(metrics_of(trained), model) | trained.ending.card_facts
         sections = [chat_section(chat, base)]
         write_model_card(folder, base, title="Chat model", facts=facts, sections=sections)
 
-    points = train_to_folder(
+    trained = train_to_folder(
         model, tokenizer, recipe, places,
         inputs=inputs, params=asdict(params), runtime=runtime, device=device, tracker=tracker,
         describe=describe_model,
     )  # fmt: skip
-    return made | _last(points)
-
-
-def _last(points: list[Point]) -> dict[str, Any]:
-    return {n: points[-1][n] for n in ("loss", "known_nats_per_target") if n in points[-1]}
+    return metrics_of(trained)
 
 
 def card_facts(metrics: Mapping[str, Any], model: Transformer) -> dict[str, object]:

@@ -6,7 +6,6 @@ and `card.txt`, which it also prints. Gives the tracking run the numbers of the 
 cache, and closes it. Costs seconds.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -14,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from sifirdan import runs, track
+from sifirdan.compare.metrics_files import read_metrics
 from sifirdan.compare.noise import REFERENCE_FOLDER, load_noise
+from sifirdan.compare.reference import load_reference
 from sifirdan.config import PARAMS_FILE, load_params
-from sifirdan.errors import DataError, require, run_command
+from sifirdan.errors import require, run_command
 from sifirdan.pages.index_page import index_page
+from sifirdan.pages.model_facts import unspelled
 from sifirdan.pages.model_page import collect, model_page
+from sifirdan.track_record import CHAT_DATA
 
 STAGES = (
     "ingest",
@@ -33,12 +36,21 @@ STAGES = (
     "evaluate_chat",
 )
 CARD_CHARS = 160  # of a sample
-MODELS = {"base": "how good models/base is", "chat": "how good models/chat is"}
+MODELS = {"base": "The base model: how good it is", "chat": "The chat model: how good it is"}
 LINKS = {
-    "corpus/report.html": "the corpus: what came in, what went and why",
-    "tokenizer/report.md": "report card of the tokenizer, beside others",
-    "train/curve.png": "curve of pretraining",
-    "finetune/curve.png": "curve of instruction tuning",
+    "corpus/report.html": "The corpus: what came in, what went and why",
+    "tokenizer/report.md": "The tokenizer's report card, beside others",
+    "train/curve.png": "Curve of pretraining",
+    "finetune/curve.png": "Curve of instruction tuning",
+}
+FOLDERS = {  # by the names of their tags, as the stages that make them give them
+    "raw": Path("data/raw"),
+    "corpus": Path("data/corpus"),
+    "tokenizer": Path("models/tokenizer"),
+    "tokens": Path("data/tokens"),
+    "base": Path("models/base"),
+    CHAT_DATA: Path("data/chat"),
+    "chat_model": Path("models/chat"),
 }
 CURVES = {name: Path("reports") / name / "curve.jsonl" for name in ("train", "finetune")}
 
@@ -59,9 +71,9 @@ def report(
     metrics_folder: Path, reports: Path, models: Path, reference: Path, out: Path, params: Params
 ) -> dict[str, Any]:
     """Write the pages and the card; returns the headline numbers."""
-    metrics = {name: _read_json(metrics_folder / f"{name}.json") for name in STAGES}
+    metrics = {name: unspelled(read_metrics(metrics_folder / f"{name}.json")) for name in STAGES}
     card = make_card(metrics, reports, params)
-    compared = _read_json(reference / "run.json") if (reference / "run.json").is_file() else None
+    compared = load_reference(reference / "run.json")
     noise = load_noise(reference / "noise.json")
     inputs = {
         f"evaluate_{name}": runs.open_folder(
@@ -96,6 +108,8 @@ def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params)
         metrics["clean"]["splits"]["train"],
         metrics["tokenize_corpus"]["splits"]["train"],
     )
+    # the metrics of a model trained by an earlier release name no budget
+    ((budget, size),) = train.get("budget", {"tokens": train["tokens"]}).items()
     lines = [
         "",
         "sifirdan: your model is ready",
@@ -120,7 +134,7 @@ def make_card(metrics: dict[str, dict[str, Any]], reports: Path, params: Params)
         "  what next:",
         "    make ui                        compare your runs in the browser (127.0.0.1)",
         "    .venv/bin/sifirdan chat        talk to your model",
-        f"    in params.yaml set train.tokens to {2 * train['tokens']}"
+        f"    in params.yaml set train.{budget} to {2 * size}"
         + ", then `make`: twice the text, a better model",
         "",
     ]
@@ -141,19 +155,11 @@ def _chat_line(chat: dict[str, Any]) -> str:
 
 def _samples(folder: Path, count: int) -> list[str]:
     texts = []
-    for line in (folder / "samples.jsonl").read_text(encoding="utf-8").split("\n"):
-        sample = json.loads(line) if line else {}
+    for sample in runs.read_lines(folder / "samples.jsonl"):
         if sample.get("prompt") == "" and sample["text"].strip():
             text = " ".join(sample["text"].split())
             texts.append(text if len(text) <= CARD_CHARS else f"{text[:CARD_CHARS]} …")
     return texts[:count]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        raise DataError(f"{path}: is missing or damaged", todo=f"dvc repro {path.stem}") from None
 
 
 def main() -> None:
@@ -166,7 +172,8 @@ def main() -> None:
         for name in ("card.txt", "index.html", *(f"{model}.html" for model in MODELS)):
             run.log_artifact(out / name)
         run.finish(metrics, Path("metrics/report.json"))
-        track.close_pipeline({name: Path("metrics") / f"{name}.json" for name in STAGES}, CURVES)
+        files = {name: Path("metrics") / f"{name}.json" for name in STAGES}
+        track.close_pipeline(files, CURVES, FOLDERS)
     print((out / "card.txt").read_text(encoding="utf-8"))
 
 

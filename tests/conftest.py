@@ -72,6 +72,8 @@ def tokenizer(model_bytes: bytes) -> Tokenizer:
 def tiny_model(vocab_size: int = 300, context_length: int = 64, **changes: object) -> Transformer:
     """A small model with weights large enough that every part matters."""
     shape = {
+        "positions": "rotary", "norm": "rmsnorm", "mlp": "swiglu", "qk_norm": False, "bias": False,
+        "dropout": 0.0, "init": "zero_residual",
         "hidden_size": 64, "intermediate_size": 96, "num_layers": 3, "num_heads": 4,
         "num_kv_heads": 2, "head_size": 16, "rope_theta": 10000.0, "rms_norm_eps": 1e-6,
         "tie_embeddings": False,

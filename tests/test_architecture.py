@@ -58,7 +58,7 @@ HOMES = {
     "mlflow": "track.py",
     "dvc": "",  # a command
     "pyyaml": "config.py dvc_cache.py corpus/readers.py export/hub_card.py",
-    "psutil": "doctor.py dvc_busy.py memory.py track_record.py",
+    "psutil": "doctor.py dvc_busy.py memory.py track_record.py training/memory.py",
     "filelock": "runs.py",
     "tqdm": "stages/ingest.py stages/clean.py",
     "matplotlib": "training/session.py evals/tokenizer_card.py",
@@ -131,7 +131,7 @@ def test_training_reaches_no_generation_and_no_stage_of_the_corpus() -> None:
 
 
 def test_pages_are_drawn_from_what_they_are_given() -> None:
-    may = {"compare.comparison", "compare.measures", "errors", "runs"}
+    may = {"compare.comparison", "compare.measures", "errors", "json_files", "runs"}
     for path in (ROOT / "sifirdan/pages").glob("*.py"):
         assert not third_party(path), path
         outside = {name for name in ours(path) if not name.startswith("sifirdan.pages")}

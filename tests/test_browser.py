@@ -13,6 +13,7 @@ from page_facts import NOISE, all_metrics, comparison, make_files, reference
 from tiny_corpus import findings
 
 from sifirdan.compare.comparison import FOLDERS
+from sifirdan.compare.reference import reference_record
 from sifirdan.corpus.corpus_report import page as corpus_page
 from sifirdan.pages.compare_page import compare_page
 from sifirdan.pages.index_page import index_page
@@ -91,16 +92,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every kind of page, with every section."""
     root = tmp_path_factory.mktemp("sayfalar ığ")
     reports, models = make_files(root)
+    other = reference_record(reference(), "run.json")
     made = {
         name: model_page(
-            collect(name, all_metrics(), reports, models, reference(), NOISE, {"sifirdan": "0.1"})
+            collect(name, all_metrics(), reports, models, other, NOISE, {"sifirdan": "0.1"})
         )
         for name in ("base", "chat")
     }
     far = reference() | {"hashes": dict.fromkeys(FOLDERS, "0" * 64)}
     far["params"] = dict.fromkeys(all_params(reports, models), "another value")
     far["metrics"]["evaluate_chat"]["val"]["text"] = "another text"
-    made["far"] = model_page(collect("chat", all_metrics(), reports, models, far, NOISE, {}))
+    other = reference_record(far, "run.json")
+    made["far"] = model_page(collect("chat", all_metrics(), reports, models, other, NOISE, {}))
     links = {f"{name}.html": f"models/{name}" for name in ("base", "chat")}
     made["index"] = index_page("kart: ığdır\n" + "uzun " * 60, links, all_metrics())
     made["compare"] = compare_page(comparison())

@@ -84,7 +84,7 @@ def test_tokens_shows_the_pieces_of_a_text(folder: Path, tokenizer: Tokenizer) -
         (["generate", "a " * 300], "tokens"),
         (["generate", "--temperature", "99"], "0 (greedy) to 10"),
         (["generate", "--model", "yok"], "there is no model"),
-        (["generate", "--device", "cuda", "x"], "runtime.device"),
+        (["generate", "--device", "cuda", "x"], "--device is cuda"),
         (["verify", "yok"], "no manifest.json"),
     ],
 )
@@ -130,6 +130,42 @@ def test_score_shows_models_side_by_side(
     assert shown[0].split()[:2] == ["model", "bits/byte"]
     assert [line.split()[0] for line in shown[1:3]] == ["models/base", "models/chat"]
     assert "64/32" in shown[1] and "1 documents, 4 words" in shown[3]
+
+
+def test_one_model_or_task_that_fails_takes_nothing_from_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    for name, second in (("a", "ev."), ("b", "uyandı " * 40 + ".")):
+        row = {"context": "Bir", "choices": ["gün.", second], "answer": 0}
+        (folder / f"{name}.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    (folder / "a.txt").write_text("Bir gün", encoding="utf-8")
+    wanted = ("--tasks", "b.jsonl", "a.jsonl", "--device", "cpu")
+    with pytest.raises(DataError) as error:
+        score(folder, monkeypatch, "./yok", "base", "--window", "16", *wanted)
+    shown = capsys.readouterr().out
+    assert "bits/byte" not in shown and "a.jsonl" in shown and "± " not in shown
+    said = str(error.value)
+    assert "./yok: there is no such folder" in said and "models/base: b.jsonl: item 1, Bir" in said
+    with pytest.raises(DataError, match="b.jsonl: item 1"):
+        score(folder, monkeypatch, "base", "--window", "16", "--json", *wanted)
+    found = json.loads(capsys.readouterr().out)
+    assert found["texts"] == [] and len(found["refused"]) == 1
+    assert [(entry["task"], entry["standard_error"]) for entry in found["tasks"]] == [
+        ("a.jsonl", None)
+    ]
+    with pytest.raises(ConfigError, match="^--stride is 0\n"):  # once, not for each model
+        score(folder, monkeypatch, "base", "chat", "--text", "a.txt", "--stride", "0")
+
+
+def test_pairs_are_written_into_a_folder_only(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "dosya").write_text("a", encoding="utf-8")
+    for place in (folder / "dosya", folder / "dosya" / "x"):
+        parsed = cli._parser().parse_args(["pairs", str(place)])
+        with pytest.raises(ConfigError, match="cannot be written there"):
+            parsed.run(parsed)
 
 
 def test_score_tells_machines_the_tasks_too(
@@ -274,6 +310,19 @@ def test_a_taken_port_is_named_with_the_next_one(folder: Path) -> None:
         taken.listen()
         done = sifirdan(folder, "ui", "--port", str(taken.getsockname()[1]))
     assert done.returncode == 1 and "is taken" in done.stderr and "make ui PORT=" in done.stderr
+
+
+def test_a_port_that_cannot_be_is_refused(folder: Path) -> None:
+    done = sifirdan(folder, "ui", "--port", "99999")
+    assert done.returncode == 1 and "1 to 65535" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_broken_store_is_named_before_the_page_is(folder: Path) -> None:
+    (folder / "mlflow.db").write_text("no database")
+    done = sifirdan(folder, "ui", "--port", "5999")
+    assert done.returncode == 1 and "cannot be read" in done.stderr
+    assert "Open http" not in done.stdout and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

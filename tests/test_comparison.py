@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from sifirdan.compare.comparison import Comparison, RunRecord, compare, is_runtime
+from sifirdan.compare.comparison import (
+    NOISE_UNKNOWN,
+    Comparison,
+    RunRecord,
+    compare,
+    is_runtime,
+    noise_command,
+)
 from sifirdan.compare.comparison_text import comparison_json, comparison_lines
-from sifirdan.compare.measures import MEASURES, find, flat, numbers
+from sifirdan.compare.measures import MEASURES, apart, find, flat, numbers, plain
 
 NOISE = {
     "params": {},
@@ -125,7 +132,8 @@ def test_equal_runs_differ_in_nothing() -> None:
     ],
 )
 def test_a_difference_has_the_direction_of_its_metric(name: str, other: Any, expected: str) -> None:
-    assert verdict(pair(**{name: other}), name) == expected
+    noise = {**NOISE, "sigma": {name: 1e-6}}
+    assert verdict(pair(noise, **{name: other}), name) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,17 +148,78 @@ def test_noise_of_three_seeds_reaches_six_sigma(other: float, expected: str) -> 
     assert {row.name: row.sigma for row in both.metrics}[name] == 0.01
 
 
-def test_without_a_sigma_any_difference_counts_and_the_table_says_so() -> None:
+def test_without_a_sigma_a_difference_is_no_verdict_and_the_table_says_what_to_do() -> None:
     name = "evaluate_chat.val.bits_per_byte"
     both = pair(NOISE, **{name: 1.501})
-    assert verdict(both, name) == "worse"
-    assert {row.name: row.sigma for row in both.metrics}[name] is None
+    assert verdict(both, name) == NOISE_UNKNOWN
+    (row,) = [row for row in both.metrics if row.name == name]
+    assert row.sigma is None and row.told(0) == "noise unknown, looks worse"
     text = "\n".join(comparison_lines(both))
-    assert "worse*" in text and "noise of this number is not known" in text
-    nothing = "\n".join(comparison_lines(pair(**{name: 1.501})))
-    assert "sifirdan noise measures it" in nothing
+    assert "noise unknown, looks worse" in text and "sifirdan noise --chat measures" in text
+    base = "evaluate_base.val.bits_per_byte"
+    nothing = "\n".join(comparison_lines(pair(**{base: 1.401})))
+    assert "noise unknown, looks better" in nothing and "sifirdan noise measures" in nothing
+    assert "better\n" not in nothing.replace("looks better", "")
     zero = {**NOISE, "sigma": {name: 0.0}}  # some shares are equal in all seeds by chance
-    assert {row.name: row.sigma for row in pair(zero, **{name: 1.501}).metrics}[name] is None
+    assert verdict(pair(zero, **{name: 1.501}), name) == NOISE_UNKNOWN
+    assert not noise_command(pair().metrics)
+
+
+def test_a_number_that_no_seed_moves_needs_no_noise() -> None:
+    tokens = {"tokenizers": {"sifirdan": {"bytes_per_token": 4.0}}}
+    more = {"tokenizers": {"sifirdan": {"bytes_per_token": 4.1}}}
+    runs = [record(evaluate_tokenizer=tokens), record("B", evaluate_tokenizer=more)]
+    name = "evaluate_tokenizer.tokenizers.sifirdan.bytes_per_token"
+    assert verdict(compare(runs), name) == "better"
+
+
+def test_numbers_that_differ_look_different_and_have_no_exponent() -> None:
+    name = "evaluate_base.val.bits_per_byte"
+    text = "\n".join(comparison_lines(pair(**{name: 1.500085})))
+    (line,) = [line for line in text.splitlines() if "base model: bits per byte of val" in line]
+    assert " 1.5001 " in line and " 1.5000 " in line
+    assert [plain(0.000085, 2), plain(0), plain(-1e-12), plain(math.inf)] == [
+        "0.000085", "0", "over −0.000000001", "inf",
+    ]  # fmt: skip
+    assert apart([0.5, 0.5, None]) == ["0.5", "0.5", "-"]
+
+
+def test_names_in_the_table_are_words() -> None:
+    told = "\n".join(comparison_lines(pair(), whole=True))
+    assert "answers equal to the right one" in told and "exact_match_share" not in told
+    label = find("evaluate_base.tasks.dunya.accuracy")
+    assert label and label.label == "base model: task “Dünya bilgisi”, right"
+    source = find("evaluate_base.val.sources.treebank_wiki")
+    assert source and source.label.endswith("treebank_wiki")  # the user's own name
+
+
+@pytest.mark.parametrize("key", ["stride", "window"])
+def test_numbers_of_other_windows_are_not_compared(key: str) -> None:
+    changed = {f"evaluate_{model}.{key}": 64 for model in ("base", "chat")}
+    both = pair(**changed, **{"evaluate_base.val.bits_per_byte": 1.4})
+    for name in ("val.bits_per_byte", "test.word_perplexity", "val.positions.1-8", "val.sources.kenet"):  # fmt: skip
+        assert verdict(both, f"evaluate_base.{name}") == "not compared", name
+    assert verdict(both, "evaluate_base.minimal_pairs.accuracy") == "equal"
+    (sentence,) = both.refusals
+    was = {"stride": 128, "window": 256}[key]
+    assert f"were measured with {key} {was} and 64:" in sentence
+    unknown = pair(**{f"evaluate_base.{key}": None})
+    assert f"{key} {was} and unknown" in unknown.refusals[0]
+    forgot = [{"after": value} for value in (2.0, 2.1)]
+    runs = [
+        record(**{"evaluate_chat.forgetting": forgot[0]}),
+        record("B", **changed, **{"evaluate_chat.forgetting": forgot[1]}),
+    ]
+    assert verdict(compare(runs), "evaluate_chat.forgetting.after") == "not compared"
+
+
+def test_one_model_in_two_runs_is_said_at_the_top() -> None:
+    both = pair(**{"evaluate_base.val.bits_per_byte": 1.4})
+    (sentence,) = both.same
+    assert sentence.startswith("A and B hold the same base model (models/base eeeeeee…)")
+    assert [*comparison_lines(both)][2] == sentence
+    assert comparison_json(both)["same"] == [sentence]
+    assert not pair(**{"models/base": "9" * 64}).same
 
 
 def test_E_01_token_perplexity_is_compared_within_one_tokenizer_only() -> None:
@@ -299,7 +368,10 @@ def test_every_run_is_compared_with_the_first() -> None:
     name = "evaluate_base.val.bits_per_byte"
     three = compare([record(), record("B", **{name: 1.4}), record("C", **{name: 1.7})])
     (row,) = [row for row in three.metrics if row.name == name]
-    assert row.values == (1.5, 1.4, 1.7) and row.verdicts == ("better", "worse")
+    assert row.values == (1.5, 1.4, 1.7) and row.verdicts == (NOISE_UNKNOWN,) * 2
+    assert [row.told(0), row.told(1)] == [
+        f"{NOISE_UNKNOWN}, looks {word}" for word in ("better", "worse")
+    ]
     lines = [*comparison_lines(three)]
     assert lines[:3] == ["A  A", "B  B", "C  C"]
 

@@ -11,12 +11,14 @@ from sifirdan.device import pick_device, pick_dtype, prepare, should_compile
 from sifirdan.doctor import examine
 from sifirdan.errors import ConfigError
 from sifirdan.runtime import Runtime
-from sifirdan.training import session
-from sifirdan.training.session import make_plan, save_curve
+from sifirdan.training import plan as plan_module
+from sifirdan.training.plan import make_plan
+from sifirdan.training.session import save_curve
 
 GOOD = {
     "device": "cpu", "threads": 1, "loader_workers": 0, "micro_batch": None, "compile": "off",
     "checkpoint_every_steps": 1, "corpus_workers": 1, "register_models": False,
+    "gradient_checkpointing": False, "deterministic": False,
 }  # fmt: skip
 
 
@@ -43,6 +45,8 @@ def test_a_device_that_is_not_here_is_refused_with_those_that_are(
     assert pick_device("auto").type == "cpu"
     with pytest.raises(ConfigError, match="auto, cpu"):
         pick_device("cuda")
+    with pytest.raises(ConfigError, match=r"--device is mars(?s:.*)auto, cpu(?s:.*)set --device"):
+        pick_device("mars", "--device")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert pick_device("auto").type == "cuda"
 
@@ -93,12 +97,15 @@ def test_micro_batches_divide_the_step() -> None:
         "micro_batch": 2,
         "dtype": "float32",
         "compiled": False,
+        "logits_chunk": None,
+        "gradient_checkpointing": False,
+        "deterministic": False,
         "threads": torch.get_num_threads(),
     }
 
 
 def test_a_short_run_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "should_compile", lambda *_: True)
+    monkeypatch.setattr(plan_module, "should_compile", lambda *_: True)
     device = torch.device("cpu")
     for wanted, num_steps, compiled in (("auto", 499, False), ("auto", 500, True), ("on", 1, True)):
         plan = make_plan(8, num_steps, "fp32", Runtime(**(GOOD | {"compile": wanted})), device)

@@ -123,3 +123,13 @@ def test_a_cache_outside_the_project_is_called_so(project: Path) -> None:
     (project / ".dvc/config").write_text("[cache]\n    dir = ../../ortak\n", encoding="utf-8")
     found = disk.disk(project)
     assert found["outside"] and "deletes theirs" in "\n".join(disk.disk_lines(found))
+
+
+def test_a_commit_whose_data_never_were_here_does_not_stop_gc(project: Path) -> None:
+    def commands() -> list[str]:
+        return [command for command, _ in part(disk.disk(project), ".dvc/cache/files")["free"]]
+
+    assert not any("--skip-failed" in command for command in commands())
+    write_lock(project, {"train": {"models/base": "0" * 32 + ".dir"}})
+    git(project, "commit", "--quiet", "--all", "--message", "from a colleague")
+    assert [("--skip-failed" in command) for command in commands()] == [True, True, False]

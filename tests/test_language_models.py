@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,23 @@ import numpy as np
 import pytest
 import torch
 from conftest import tiny_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import models, normalizers, pre_tokenizers, processors
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+)
 
 from sifirdan import runs
 from sifirdan.baselines.contestants import train_hugging_face
 from sifirdan.baselines.language_models import (
     LanguageModel,
+    _check_model,
     load_language_model,
     through_transformers,
 )
@@ -90,7 +98,7 @@ def test_E_01_ours_gives_the_same_figures_through_transformers(ours: Path) -> No
         assert a.bits_per_byte == pytest.approx(b.bits_per_byte, abs=1e-4)
         assert (a.ids, a.tokens, a.mark) == (b.ids, b.tokens, b.mark)
         assert a.bytes == sum(len(text.encode()) for text in TEXTS) and not warnings(a)
-    a, b = (score_task(m, items, window=64) for m in (native, theirs))
+    a, b = (score_task(m, "iş", items, window=64) for m in (native, theirs))
     assert a == b
     assert (native.context_length, theirs.context_length) == (64, 64)
 
@@ -169,15 +177,26 @@ def test_a_tokenizer_without_marks_or_of_another_model_is_refused(
     tmp_path: Path, byte_pairs: str
 ) -> None:
     encoder = FastTokenizer.from_str(byte_pairs)
-    with pytest.raises(DataError, match="no mark"):
+    with pytest.raises(DataError, match=r"no mark(?s:.*)what to do"):
         load_language_model(save_gpt2(tmp_path / "a", encoder))
-    with pytest.raises(CheckpointError, match="the model only 100"):
+    with pytest.raises(CheckpointError, match=r"the model only 100(?s:.*)what to do"):
         load_language_model(save_gpt2(tmp_path / "b", encoder, vocab_size=100, eos_token="<son>"))
 
 
-@pytest.mark.parametrize("damage", ["pickle", "own code", "cut", "no config"])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("pickle", "its weights are a pickle (?s:.*)save_pretrained"),
+        ("own code", "cannot use its config.json (?s:.*)code of its own"),
+        ("cut", "its weights cannot be loaded (?s:.*)cut or damaged"),
+        ("no config", "there is no config.json"),
+        ("other kind", "of the kind t5, which does not predict the next token"),
+        ("no weights", "there is no model.safetensors"),
+        ("no tokenizer", "its tokenizer cannot be loaded (?s:.*)beside the weights"),
+    ],
+)
 def test_R_04_a_folder_that_is_not_plain_is_refused(
-    tmp_path: Path, byte_pairs: str, damage: str
+    tmp_path: Path, byte_pairs: str, damage: str, said: str
 ) -> None:
     folder = save_gpt2(tmp_path, FastTokenizer.from_str(byte_pairs), eos_token="<son>")
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
@@ -191,9 +210,15 @@ def test_R_04_a_folder_that_is_not_plain_is_refused(
         (tmp_path / "kod.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     elif damage == "cut":
         weights.write_bytes(weights.read_bytes()[:-10])
+    elif damage == "other kind":
+        config.write_text('{"model_type": "t5"}')
+    elif damage == "no weights":
+        weights.unlink()
+    elif damage == "no tokenizer":
+        (tmp_path / "tokenizer.json").unlink()
     else:
         config.unlink()
-    with pytest.raises(CheckpointError, match="cannot load this"):
+    with pytest.raises(CheckpointError, match=said):
         load_language_model(folder)
     assert not (tmp_path / "ran").exists()
 
@@ -215,3 +240,92 @@ def test_a_name_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     assert "HF_HUB_OFFLINE" in str(error.value) and "hf download kimse/olmayan-model" in str(
         error.value
     )
+
+
+@pytest.mark.parametrize("name", ["", "/yok/olan", "../x/y/z", "a/b/c", "./yok"])
+def test_a_path_to_nothing_is_said_without_asking_the_hub(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", None)
+    with pytest.raises(ConfigError, match="there is no such folder\n"):
+        load_language_model(name)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"a\.txt: is a file"):
+        load_language_model(str(tmp_path / "a.txt"))
+
+
+def change_weights(folder: str, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    file = Path(folder) / "model.safetensors"
+    weights = load_file(file)
+    change(weights)
+    save_file(weights, file, {"format": "pt"})
+
+
+def test_weights_that_the_file_lacks_are_never_made_up(tmp_path: Path, byte_pairs: str) -> None:
+    folder = save_gpt2(tmp_path, FastTokenizer.from_str(byte_pairs), eos_token="<son>")
+    whole = score_texts(load_language_model(folder), TEXTS, window=32)
+
+    def rename_tied(weights: dict[str, torch.Tensor]) -> None:  # the same weight by its other name
+        weights["lm_head.weight"] = weights.pop("transformer.wte.weight")
+        weights["transformer.h.0.attn.bias"] = torch.ones(1, 1, 32, 32)  # a buffer of old files
+
+    def drop_a_layer(weights: dict[str, torch.Tensor]) -> None:
+        for key in [key for key in weights if ".h.1." in key]:
+            del weights[key]
+
+    change_weights(folder, rename_tied)
+    assert score_texts(load_language_model(folder), TEXTS, window=32) == whole
+    change_weights(folder, drop_a_layer)
+    with pytest.raises(CheckpointError, match=r"12 of its 28 weights .* \(first transformer\.h\.1"):
+        load_language_model(folder)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, byte_pairs: str) -> None:
+    folder = save_gpt2(tmp_path, FastTokenizer.from_str(byte_pairs), eos_token="<son>")
+    change_weights(folder, lambda weights: weights["transformer.ln_f.bias"].fill_(math.nan))
+    with pytest.raises(CheckpointError, match=r"transformer\.ln_f\.bias holds NaN"):
+        load_language_model(folder)
+
+
+def test_a_model_that_sees_later_tokens_is_refused(tmp_path: Path, byte_pairs: str) -> None:
+    encoder = PreTrainedTokenizerFast(
+        tokenizer_object=FastTokenizer.from_str(byte_pairs), eos_token="<son>"
+    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    for is_decoder in (False, True):
+        config = BertConfig(
+            vocab_size=400, intermediate_size=16, max_position_embeddings=32,
+            is_decoder=is_decoder, **sizes,
+        )  # fmt: skip
+        BertLMHeadModel(config).save_pretrained(tmp_path)
+        encoder.save_pretrained(tmp_path)
+        if is_decoder:  # the same layers, made to look backwards
+            assert load_language_model(str(tmp_path)).context_length == 32
+        else:
+            with pytest.raises(CheckpointError, match="does not look backwards only"):
+                load_language_model(str(tmp_path))
+
+
+def test_a_context_of_one_token_sees_nothing_ahead(ours: Path) -> None:
+    model = load_language_model(str(ours)).model
+    _check_model("tek", model, 100, 99, 1)
+    with pytest.raises(CheckpointError, match="the model only"):
+        _check_model("az", model, 100, 99_999, 16)
+
+
+def test_a_tokenizer_with_gaps_or_without_an_unknown_token(tmp_path: Path) -> None:
+    far = {"<unk>": 0, "<son>": 1, "ev": 900}
+    lacking = {"<son>": 0, "ev": 1}
+    encoders = [FastTokenizer(models.WordLevel(v, unk_token="<unk>")) for v in (far, lacking)]
+    for encoder in encoders:
+        encoder.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    with pytest.raises(CheckpointError, match="ids up to 900, the model only 400"):
+        load_language_model(save_gpt2(tmp_path / "a", encoders[0], eos_token="<son>"))
+    marks = {"bos_token": "<son>", "eos_token": "<son>"}
+    model = load_language_model(save_gpt2(tmp_path / "b", encoders[1], **marks))
+    assert score_texts(model, ["ev ev"], window=8).tokens == 2
+    with pytest.raises(CheckpointError, match=r"cannot encode these texts(?s:.*)what to do"):
+        score_texts(model, ["ev kapı"], window=8)

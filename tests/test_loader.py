@@ -22,8 +22,10 @@ def unique(tmp_path: Path) -> Shards:
     return Shards(tmp_path)
 
 
-def stream(unique: Shards, length: int = 8, sampling: str = "epoch", seed: int = 1) -> Stream:
-    return Stream(unique, context_length=length, seed=seed, sampling=sampling, eos_id=EOS)
+def stream(
+    unique: Shards, length: int = 8, sampling: str = "epoch", seed: int = 1, **more: bool
+) -> Stream:
+    return Stream(unique, context_length=length, seed=seed, sampling=sampling, eos_id=EOS, **more)
 
 
 def targets_of_epoch(windows: Stream, epoch: int) -> list[int]:
@@ -92,6 +94,48 @@ def test_random_sampling_reads_real_windows(unique: Shards) -> None:
     ]
     drawn = {tuple(windows.window(i)["targets"]) for i in range(50)}
     assert len(drawn) > 25 and all(IGNORE not in window for window in drawn)
+
+
+@pytest.mark.parametrize("sampling", ["epoch", "random"])
+def test_a_document_mask_adds_where_each_document_stands(unique: Shards, sampling: str) -> None:
+    plain, masked = stream(unique, 20, sampling), stream(unique, 20, sampling, document_mask=True)
+    owner = {int(t): d for d in range(len(unique)) for t in unique.tokens(d)}
+    place = {int(t): i for d in range(len(unique)) for i, t in enumerate(unique.tokens(d))}
+    for index in range(2 * plain.windows_per_epoch):
+        window = masked.window(index)
+        without = plain.window(index)
+        for name, values in without.items():
+            assert (window[name] == values).all() and window[name].dtype == values.dtype
+        assert set(window) - set(without) == {"segments", "positions"}
+        real = window["targets"] != IGNORE
+        assert (window["segments"][~real] == 0).all() and (window["positions"][~real] == 0).all()
+        targets, segments = window["targets"][real].tolist(), window["segments"][real].tolist()
+        owners = [owner[target] for target in targets]
+        numbers = {d: n for n, d in enumerate(dict.fromkeys(owners), start=1)}
+        assert segments == [numbers[d] for d in owners]
+        first = place[targets[0]]  # a document that began in another window starts at 0 here
+        cut = [place[t] - (first if n == 1 else 0) for t, n in zip(targets, segments, strict=True)]
+        assert window["positions"][real].tolist() == cut
+
+
+def test_S_08_the_first_token_of_a_document_is_predicted_from_the_mark_alone(
+    unique: Shards,
+) -> None:
+    """The documented choice: no target is left out at a boundary, and none sees the text before."""
+    windows = stream(unique, 20, document_mask=True)
+    firsts = {int(unique.tokens(d)[0]) for d in range(len(unique))}
+    closing = {int(unique.tokens(d)[-1]) for d in range(len(unique))}
+    boundaries = 0
+    for index in range(windows.windows_per_epoch):
+        window = windows.window(index)
+        for t in range(20):
+            if int(window["targets"][t]) in firsts:
+                boundaries += 1
+                assert window["positions"][t] == 0
+                seen = (window["segments"] == window["segments"][t])[:t]
+                assert not seen.any(), "nothing but its own input, the mark that closes the last"
+                assert int(window["inputs"][t]) in closing | {EOS}
+    assert boundaries == len(unique)
 
 
 def test_S_09_a_text_shorter_than_the_context_is_refused(unique: Shards) -> None:

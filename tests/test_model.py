@@ -1,7 +1,9 @@
-"""The model is a plain Llama: same logits as transformers, no look into the future, strict files."""
+"""The model sees no later token, files are strict, sizes are checked. Not for parts and layouts, which
+have tests of their own."""
 
 import json
 import pickle
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from conftest import tiny_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 from sifirdan.errors import CheckpointError, ConfigError
+from sifirdan.model.attention import additive, attend
 from sifirdan.model.checkpoint import load_model, read_config, save_model, weights_of
-from sifirdan.model.layers import additive, attend
 from sifirdan.model.transformer import ModelShape, Transformer, segment_mask
 
 SHAPES = [
@@ -25,16 +26,6 @@ SHAPES = [
 
 def ids(batch: int = 2, length: int = 64, vocab: int = 300) -> torch.Tensor:
     return torch.randint(0, vocab, (batch, length), generator=torch.Generator().manual_seed(1))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_logits_equal_transformers_at_every_position(tmp_path: Path, shape: dict) -> None:
-    model = tiny_model(**shape)
-    save_model(tmp_path, model, eos_ids=[2, 8], pad_id=3)
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
-    with torch.no_grad():
-        difference = (theirs(ids()).logits - load_model(tmp_path)(ids())).abs().max()
-    assert float(difference) < 1e-4
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -138,7 +129,7 @@ def test_R_10_G_07_damaged_folders_are_refused(tmp_path: Path, damage: str) -> N
     elif damage == "no config":
         config.unlink()
     elif damage == "other type":
-        config.write_text(config.read_text().replace('"llama"', '"gpt2"'))
+        config.write_text(config.read_text().replace('"llama"', '"bert"'))
     else:
         config.write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(CheckpointError) as error:
@@ -171,13 +162,11 @@ def test_R_04_a_pickle_in_place_of_any_file_runs_nothing(tmp_path: Path) -> None
         {"num_layers": 0},
         {"rope_theta": 0.5},
         {"rms_norm_eps": 0.0},
+        {"dropout": 1.0},
     ],
 )
 def test_impossible_shapes_are_refused(change: dict) -> None:
-    good = {
-        "hidden_size": 64, "intermediate_size": 96, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2,
-        "head_size": 16, "rope_theta": 1e4, "rms_norm_eps": 1e-6, "tie_embeddings": False,
-    }  # fmt: skip
+    good = asdict(tiny_model().config.shape)
     with pytest.raises(ConfigError, match=next(iter(change))):
         ModelShape(**(good | change))
 

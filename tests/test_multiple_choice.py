@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from conftest import tiny_model
 
@@ -79,8 +80,17 @@ def test_a_choice_that_melts_into_the_context_is_refused() -> None:
     def one_id(texts: list[str]) -> list[list[int]]:
         return [[5] for _ in texts]
 
-    with pytest.raises(DataError, match="0 tokens of its own"):
+    with pytest.raises(DataError, match="item 1, .* 0 tokens of its own"):
         score_items(tiny_model(), one_id, ITEMS[:1], window=8, mark_id=2, mark_before_context=False)
+
+
+def test_a_choice_longer_than_the_window_is_refused_with_its_number(tokenizer: Tokenizer) -> None:
+    model, long = tiny_model(tokenizer.vocab_size, 64), Item("Bir", ("a.", "uyandı " * 9 + "."), 0)
+    with pytest.raises(DataError, match=r"(?s)item 2, Bir … uyandı .*longer context"):
+        score_items(
+            model, tokenizer.encode_many, [ITEMS[0], long], window=8, mark_id=2,
+            mark_before_context=False,
+        )  # fmt: skip
 
 
 def scored(
@@ -92,11 +102,12 @@ def scored(
 def test_each_variant_divides_by_its_own_size() -> None:
     one = scored([4.0, 5.0], [4.0, 4.0], [1, 4], [4, 4], 0)  # right, and wrong by tokens
     two = scored([6.0, 5.0], [9.0, 5.0], [1, 1], [9, 1], 0)  # wrong, right by bytes and over alone
-    found = accuracy([one, two])
-    assert (found.items, found.chance, found.accuracy) == (2, 0.5, 0.5)
+    found = accuracy([one, two] * 5)
+    assert (found.items, found.chance, found.accuracy) == (10, 0.5, 0.5)
     assert (found.accuracy_by_tokens, found.accuracy_by_bytes) == (0.0, 1.0)
     assert found.accuracy_over_alone == 1.0
-    assert found.standard_error == pytest.approx(statistics.stdev([1, 0]) / math.sqrt(2))
+    assert found.standard_error == pytest.approx(statistics.stdev([1, 0] * 5) / math.sqrt(10))
+    assert accuracy([one, two]).standard_error is None  # too few to say
 
 
 def test_ties_are_shared(tokenizer: Tokenizer) -> None:
@@ -131,7 +142,11 @@ def test_a_gap_is_scored_with_what_follows_it(tmp_path: Path) -> None:
         {"choices": ["iki", "iki"]},
         {"choices": ["iki", " üç"]},
         {"choices": ["iki", ""]},
+        {"choices": ["iki", "iki "]},
+        {"choices": ["iki", 3]},
+        {"choices": ["iki", "\ud83d"]},
         {"choices": "ab"},
+        {"after": "."},
         {"answer": 2},
         {"answer": "0"},
         {"answer": True},
@@ -141,10 +156,22 @@ def test_a_gap_is_scored_with_what_follows_it(tmp_path: Path) -> None:
 def test_an_item_that_cannot_be_used_is_named(tmp_path: Path, change: dict) -> None:
     good = {"context": "Her sabah", "choices": ["kalkar", "yatar"], "answer": 0}
     path = tmp_path / "a.jsonl"
-    lines = [json.dumps(row, ensure_ascii=False) for row in (good, good | change)]
-    path.write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(DataError, match=r"a\.jsonl:2"):
+    path.write_text("\n".join(map(json.dumps, (good, good | change))), encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.jsonl:2: [^\n]*\n  expected: .*\n  what to do: "):
         read_items(path)
+
+
+@pytest.mark.parametrize("choices", [["", "a"], ["a", "a "], ["tek"]])
+def test_a_gap_is_not_filled_with_nothing(tmp_path: Path, choices: list[str]) -> None:
+    path = tmp_path / "a.jsonl"
+    row = {"before": "Her", "after": " gün.", "choices": choices, "answer": 0}
+    path.write_text(json.dumps(row), encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.jsonl:1: .*choice"):
+        read_items(path)
+    for line in ("[]", "{", "[" * 100_000, '{"before": ["a"], "choices": ["a", "b"], "answer": 0}'):
+        path.write_text(line, encoding="utf-8")
+        with pytest.raises(DataError, match=r"a\.jsonl:1: "):
+            read_items(path)
 
 
 def test_files_without_items_are_named(tmp_path: Path) -> None:
@@ -175,10 +202,8 @@ def test_tasks_are_balanced_and_lengths_give_nothing_away(task: str) -> None:
 
 
 def test_every_task_is_described() -> None:
-    path = multiple_choice.FOLDER / multiple_choice.DESCRIPTIONS
-    described = json.loads(path.read_text(encoding="utf-8"))
-    assert set(described) == set(multiple_choice.TASKS)
-    for name, about in described.items():
-        assert about["items"] == len(read_task(name))
-    files = {f"tasks/{file.name}" for file in path.parent.iterdir()}
-    assert files == {multiple_choice.DESCRIPTIONS, *multiple_choice.TASKS.values()}
+    described = (tiny.ROOT / "docs/TASKS.md").read_text(encoding="utf-8")
+    for name in multiple_choice.TASKS:
+        assert f"| `{name}` | {len(read_task(name))} |" in described
+    files = {f"tasks/{file.name}" for file in (multiple_choice.FOLDER / "tasks").iterdir()}
+    assert files == set(multiple_choice.TASKS.values())

@@ -144,6 +144,19 @@ def test_a_plan_is_a_fifth_of_the_tokens_without_seeds(project: Path) -> None:
     assert plan(project, tokens=4096).params["train"]["tokens"] == 4096
 
 
+@pytest.mark.parametrize(("key", "value", "short"), [("steps", 1000, 200), ("epochs", 2.0, 0.4)])
+def test_a_plan_is_a_fifth_of_whatever_budget_train_has(
+    project: Path, files: dict[str, Any], key: str, value: float, short: float
+) -> None:
+    train = files["params.yaml"]["train"] | {"tokens": None, key: value}
+    runs.write_json(project / "params.yaml", files["params.yaml"] | {"train": train})
+    keys = ("tokens", "steps", "epochs")
+    made = plan(project).params["train"]
+    assert {name: made[name] for name in keys} == dict.fromkeys(keys) | {key: short}
+    asked = plan(project, tokens=4096).params["train"]
+    assert {name: asked[name] for name in keys} == dict.fromkeys(keys) | {"tokens": 4096}
+
+
 def test_what_is_kept_belongs_to_params_data_and_code(project: Path) -> None:
     first = plan(project).fingerprint
     assert first == plan(project, num_seeds=5).fingerprint  # more seeds use those that are there
@@ -171,6 +184,7 @@ def test_what_is_kept_belongs_to_params_data_and_code(project: Path) -> None:
     [
         ({"num_seeds": 1}, "--seeds is 1"),
         ({"tokens": 100}, "--tokens is 100"),
+        ({"tokens": 0}, "--tokens is 0"),
     ],
 )
 def test_a_plan_that_says_nothing_is_refused(
@@ -178,6 +192,14 @@ def test_a_plan_that_says_nothing_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         plan(project, **changes)
+
+
+@pytest.mark.parametrize("train", [{}, {"batch_tokens": "x2048", "tokens": 1}, {"batch_tokens": 2048, "tokens": None}])  # fmt: skip
+def test_a_size_that_is_none_is_refused(project: Path, train: dict[str, Any]) -> None:
+    params = json.loads((project / "params.yaml").read_text(encoding="utf-8")) | {"train": train}
+    runs.write_json(project / "params.yaml", params)
+    with pytest.raises(ConfigError, match=r"params.yaml: train.\w+ is "):
+        plan(project)
 
 
 def test_a_missing_stage_is_named(project: Path) -> None:

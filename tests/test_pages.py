@@ -12,6 +12,7 @@ import pytest
 from html_page import Page, check_page
 from page_facts import NOISE, all_metrics, comparison, make_files, reference
 
+from sifirdan.compare.reference import reference_record
 from sifirdan.errors import DataError
 from sifirdan.pages.charts import (
     Point,
@@ -23,7 +24,7 @@ from sifirdan.pages.charts import (
 )
 from sifirdan.pages.compare_page import compare_page
 from sifirdan.pages.figures import digits, large, percent, setting, table
-from sifirdan.pages.first_screen import metric_difference, metric_value
+from sifirdan.pages.first_screen import metric_difference, metric_value, metric_values
 from sifirdan.pages.index_page import index_page
 from sifirdan.pages.model_facts import ModelFacts, collect
 from sifirdan.pages.model_page import model_page
@@ -49,7 +50,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def facts_of(files: tuple[Path, Path], name: str = "base", **changes: Any) -> ModelFacts:
     made = {"metrics": all_metrics(), "reference": reference(), "noise": NOISE} | changes
-    return collect(name, made["metrics"], *files, made["reference"], made["noise"], {"sifirdan": "0.1.0"})  # fmt: skip
+    other = made["reference"] and reference_record(made["reference"], "run.json")
+    return collect(name, made["metrics"], *files, other, made["noise"], {"sifirdan": "0.1.0"})
 
 
 def page_of(files: tuple[Path, Path], name: str = "base", **changes: Any) -> str:
@@ -86,7 +88,7 @@ def test_the_first_screen_says_how_good_against_what_and_what_changed(
     said = first(page_of(files))
     for part in (
         "7.41 M parameters", "4 layers", "1.546 bits per byte", "better than the reference",
-        "95 % interval 1.516 to 1.586, over 2,400 held-out documents",
+        "95 % interval 1.516 to 1.586 for other texts like the 2,400 held-out documents", "On average it needs 1.55 bits",
         "token frequencies alone 2.41", "the compressor xz 2.73", "a blind guess 8.00", "the reference 1.61",
         "default of July", "1.612 → 1.546 (−0.066)", "75.3 % of minimal pairs right (chance 50 %)",
         "80.0 % → 75.3 % (−4.7 points)", "3 seeds of a run with 400 k tokens",
@@ -110,10 +112,17 @@ def test_E_01_numbers_on_another_text_are_refused_in_words(files: tuple[Path, Pa
     assert "not compared" in first(page_of(files, reference=other))
 
 
-def test_without_noise_a_difference_has_no_colour_and_a_star(files: tuple[Path, Path]) -> None:
-    source = page_of(files, noise=None)
-    assert not re.search(r'class="verdict (better|worse)"', source)
-    assert "How much chance alone changes is not known" in first(source)
+def test_without_noise_a_difference_is_grey_and_says_what_measures_it(
+    files: tuple[Path, Path],
+) -> None:
+    for name, command in (("base", "sifirdan noise"), ("chat", "sifirdan noise --chat")):
+        other = reference()
+        other["metrics"]["evaluate_chat"]["val"]["bits_per_byte"] = 2.2
+        source = page_of(files, name, noise=None, reference=other)
+        assert not re.search(r'class="verdict (better|worse)"', source)
+        said = first(source)
+        assert "looks better than the reference, noise unknown" in said
+        assert "noise unknown, looks better" in said and f"{command} measures" in said
 
 
 def test_without_a_reference_the_page_says_how_to_set_one(files: tuple[Path, Path]) -> None:
@@ -121,17 +130,50 @@ def test_without_a_reference_the_page_says_how_to_set_one(files: tuple[Path, Pat
     assert "No run is set as the reference" in said and "What changed" not in said
 
 
-def test_an_equal_run_says_so(files: tuple[Path, Path]) -> None:
+def test_the_reference_itself_is_compared_with_nothing(files: tuple[Path, Path]) -> None:
     same = {"name": "same", "params": {}, "metrics": all_metrics(), "hashes": {}}
     said = first(page_of(files, reference=same))
-    assert "Nothing: the same parameters, the same data." in said and "equal" in said
+    assert "This run is the reference itself, same" in said and "equal" not in said
+    assert "What changed" not in said and "the reference 1.55" not in said
+
+
+def test_other_windows_are_refused_on_the_page_and_one_model_is_named(
+    files: tuple[Path, Path],
+) -> None:
+    other = reference()
+    other["metrics"]["evaluate_base"]["stride"] = 192
+    other["hashes"] = dict(facts_of(files).folders)
+    said = first(page_of(files, reference=other))
+    assert "measured with stride 192 and 128" in said and "1.612" not in said
+    assert "hold the same base model (models/base" in said
+
+
+def test_minimal_pairs_stand_beside_what_frequencies_get(files: tuple[Path, Path]) -> None:
+    facts = facts_of(files)
+    alone = words(model_page(facts))
+    assert "The dashed line is guessing (50 %)" in alone
+    words_only = dict.fromkeys(page_facts.PHENOMENA, 0.5) | {"word_order": 0.66}
+    source = model_page(replace(facts, pair_baselines={"words": words_only}))
+    figure = re.search(r'aria-label="word order: .*?</svg>', source)
+    assert figure and 'mark at 66.0"' in figure[0] and '<circle class="f6"' in figure[0]
+    assert "the more frequent words or tokens" in words(source) and "by words" in words(source)
+    assert "standard error" not in words(source)  # one meaning of ± on a page
+
+
+def test_places_are_named_by_their_beginning(files: tuple[Path, Path]) -> None:
+    metrics = all_metrics()
+    metrics["evaluate_base"]["val"]["positions"] = {"1": 9.0, "128-255": 6.6, "256-511": 6.7, "from 1024": 6.0}  # fmt: skip
+    source = page_of(files, metrics=metrics)
+    chart = source[source.index("Bits per token by place") :]
+    assert ">256</span>" in chart and "256-511" not in chart and ">1024</span>" in chart
+    assert "Other text stands at each place" in words(source)
 
 
 def test_every_number_has_its_place(files: tuple[Path, Path]) -> None:
     said = words(page_of(files, "chat"))
     for part in (
         "2.006 to 2.076", "3.180", "1,856", "381,114", "ood (out of domain)",  # held-out text
-        "<= 64 tokens 2.14 / 2.16 / 3.04", "33-64",
+        "<= 64 tokens 2.14 / 2.16 / 3.04", "33 6.200",
         "right 31.2 % of the time", "less sure than it is right",
         "vowel harmony 95.0 % ± 7.8", "suffix cloze 43.0 % ± 6.9", "41.0 %",
         "words that occur in the training text 85.9 %", "38",
@@ -224,7 +266,7 @@ def test_numbers_that_are_not_finite_do_not_break_a_page(files: tuple[Path, Path
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     reports, models = make_files(tmp_path)
     (reports / "train/curve.jsonl").write_text('{"step": 1', encoding="utf-8")
-    with pytest.raises(DataError, match="curve.jsonl: is damaged"):
+    with pytest.raises(DataError, match="curve.jsonl:1: is damaged"):
         facts_of((reports, models))
     (reports / "train/curve.jsonl").unlink()
     (models / "base/config.json").write_text("[]", encoding="utf-8")
@@ -256,7 +298,9 @@ def test_no_text_can_break_a_page(tmp_path: Path) -> None:
     told = reference() | {"name": NASTY, "hashes": {"data/tokens": NASTY}}
     told["params"]["train.seed"] = NASTY
     told["metrics"]["evaluate_chat"]["val"]["text"] = NASTY
-    facts = collect("chat", metrics, *files, told, NOISE, {NASTY: NASTY})
+    facts = collect(
+        "chat", metrics, *files, reference_record(told, "run.json"), NOISE, {NASTY: NASTY}
+    )
     runs = tuple(
         page_facts.RunRecord(NASTY, {}, {}, {}, {}, (NASTY,)) for _ in range(2)
     )  # fmt: skip
@@ -307,9 +351,9 @@ def test_every_number_of_a_comparison_has_difference_noise_and_verdict() -> None
     said = words(compare_page(comparison()))
     for part in (
         "↓ bits per byte of val 1.546 1.521 (−0.025) better 1.549 (+0.003) within noise 0.004",
-        "↓ token perplexity of val 68.2 65.9 (−2.3) better* 131.0 not compared –",
+        "↓ token perplexity of val 68.2 65.9 (−2.3) noise unknown, looks better 131.0 not compared –",
         "↑ minimal pairs, right 75.3 % 75.3 % equal 70.2 % (−5.1 points) worse 1.1 points",
-        "* The noise of this number is not known", "1 better 1 better* 1 equal", "1 worse 1 within noise 1 not compared",
+        "sifirdan noise measures", "1 better 1 noise unknown 1 equal", "1 worse 1 within noise 1 not compared",
         "2 parameters and 1 folder differ", "train.optimizer.lr_matrices 0.02 0.04 0.02", '["Bir gün"]',
         "the tokenizer (models/tokenizer) aaaaaaaaaaaa aaaaaaaaaaaa bbbbbbbbbbbb", "iki 2: İstanbul",
     ):  # fmt: skip
@@ -390,7 +434,10 @@ def test_numbers_have_the_digits_a_reader_can_use() -> None:
     assert [setting(v) for v in ("a", True, None, ["ığ"], 0.02)] == ["a", "true", "null", '["ığ"]', "0.02"]  # fmt: skip
     assert metric_value("x.accuracy", 0.753) == "75.3 %" and metric_value("x.tokens", 5) == "5"
     assert metric_difference("x.bits_per_byte", 2.431, 2.4346) == "+0.004"
-    assert metric_difference("x.bits_per_byte", 1.0, 1.0000004) == "+4e-07"
+    assert metric_difference("x.bits_per_byte", 1.0, 1.0000004) == "+ under 0.000001"
+    assert metric_difference("x.bits_per_byte", 1.0, 1.000085) == "+0.000085"
+    assert metric_values("x.bits_per_byte", (1.54613, 1.54622, None)) == ["1.5461", "1.5462", "–"]
+    assert metric_values("x.accuracy", (0.70001, 0.70004)) == ["70.001 %", "70.004 %"]
     assert metric_difference("x.token_perplexity", 1068.2, 65.9) == "−1,002.3"
     assert metric_difference("x.stopped_share", 0.5, None) == "–"
 

@@ -13,10 +13,11 @@ import yaml
 from tiny import Finished
 
 from sifirdan import runs, track, track_record
-from sifirdan.compare import mlflow_record, revision_files, run_records
+from sifirdan.compare import mlflow_record, revision_files
 from sifirdan.compare.comparison import compare
 from sifirdan.compare.measures import find, flat
-from sifirdan.compare.run_records import load_record, load_reference, write_reference
+from sifirdan.compare.reference import REFERENCE_FILE, load_reference
+from sifirdan.compare.run_records import load_record, write_reference
 from sifirdan.errors import ConfigError, DataError
 
 FOLDERS = ("data/corpus", "models/tokenizer", "data/tokens")
@@ -133,7 +134,7 @@ def test_a_revision_is_read_out_of_git_and_the_cache(project: Path, name: str) -
     both = compare([record, load_record("workspace")])
     assert both.params == {"train.tokens": (100, 200)} and not both.data
     rows = {row.name: row.verdicts for row in both.metrics}
-    assert rows["evaluate_base.val.bits_per_byte"] == ("better",)
+    assert rows["evaluate_base.val.bits_per_byte"] == ("noise unknown",)
 
 
 def test_a_revision_whose_outputs_are_not_in_the_cache_says_so(
@@ -194,7 +195,7 @@ def test_the_reference_keeps_the_numbers_and_deterministic_bytes(project: Path) 
     assert load_reference() is None
     with pytest.raises(DataError, match="sifirdan reference"):
         load_record("reference")
-    path = run_records.REFERENCE_FILE
+    path = REFERENCE_FILE
     head = git(project, "rev-parse", "HEAD")[:10]
     assert write_reference(load_record("workspace")) == f"workspace on {head}"
     first = path.read_bytes()
@@ -212,7 +213,7 @@ def test_the_reference_keeps_the_numbers_and_deterministic_bytes(project: Path) 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"name": "a", "params": {}, "metrics": {"a": 1}, "hashes": {}}'])  # fmt: skip
 def test_a_damaged_reference_is_refused(project: Path, damage: str) -> None:
-    run_records.REFERENCE_FILE.write_text(damage)
+    REFERENCE_FILE.write_text(damage)
     with pytest.raises(DataError, match=r"reference.run.json"):
         load_reference()
 
@@ -263,9 +264,10 @@ def test_M_05_every_name_comes_back_from_the_store(stage: str, name: str) -> Non
 def test_a_run_out_of_mlflow_is_read_by_the_rules_it_was_logged_by() -> None:
     """Numbers at step 0 and with `_final` are those of the metrics files; points have steps."""
     train_file = json.dumps({"loss": 4.25, "tokens": 100, "note": "x"})
-    run = {
+    run: dict[str, Any] = {
         "id": "ab" * 16,
         "name": "deney",
+        "files": {},
         "params": {"train.tokens": "100", "train.a-u40-b": "x"},
         "tags": {"changed.train.tokens": "200", "in.raw": "1", "out.raw": "2", "in.base": "3", "in.chat": "9"},
         "metrics": {
@@ -289,7 +291,7 @@ def test_a_run_out_of_mlflow_is_read_by_the_rules_it_was_logged_by() -> None:
     assert record.name == "deney (abababab)" and record.samples == ("Bir gün",)
     assert record.params == {"train.tokens": "200", "train.a@b": "x"}
     assert record.metrics["train"] == {"loss": 4.25, "tokens": 100, "note": "x"}
-    run["stages"].pop("train")  # type: ignore[attr-defined]
+    run["stages"].pop("train")
     assert mlflow_record.record_of(run).metrics == {
         "train": {"loss": 4.2, "tokens": 100.0, "val_bits_per_byte": 1.5},
         "finetune": {"loss": "nan"},
@@ -302,6 +304,22 @@ def test_a_run_out_of_mlflow_is_read_by_the_rules_it_was_logged_by() -> None:
         {"step": 2, "loss": 4.0, "tokens_per_second": 900.0, "val_bits_per_byte": 1.6},
     ]
     assert record.hashes == {"data/raw": "2", "models/base": "3", "data/chat": "4"}
+    text = '{"val": {"bits_per_byte": 1.5, "text": "aaaa"}}'
+    record = mlflow_record.record_of({**run, "files": {"evaluate_base": text}})
+    assert record.metrics["evaluate_base"] == json.loads(text)  # of a stage that DVC skipped
+    for damage in (text[:9], "[]"):
+        with pytest.raises(
+            DataError, match=r"deney \(abababab\): metrics/evaluate_base.json: is damaged"
+        ):
+            mlflow_record.record_of({**run, "files": {"evaluate_base": damage}})
+
+
+def test_a_run_in_mlflow_without_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = ("params", "tags", "metrics", "curves", "stages", "files")
+    run = {"id": "ab" * 16, "name": "boş", **{key: {} for key in keys}}
+    monkeypatch.setattr(track, "read_run", lambda *_: run)
+    with pytest.raises(DataError, match=r"boş \(abababab\): this MLflow run holds no number"):
+        mlflow_record.read("ab" * 16)
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +408,7 @@ def test_the_command_prints_a_table_and_writes_the_page(finished: Finished, tmp_
     runs.write_json(project / "metrics/evaluate_base.json", metrics)
     shown = tiny.run(project, *command, "compare", "reference")
     assert shown.returncode == 0, shown.stderr
-    assert "worse*" in shown.stdout and "sifirdan noise measures it" in shown.stdout
+    assert "noise unknown, looks worse" in shown.stdout and "sifirdan noise" in shown.stdout
     page = (project / "reports/compare.html").read_text(encoding="utf-8")
     assert "bits per byte" in page and not tiny.leftovers(project)
     assert "reports/compare.html" not in tiny.run(project, "git", "status", "--porcelain").stdout

@@ -1,10 +1,13 @@
-"""The check of params.yaml that `make` runs before anything else."""
+"""The check of params.yaml that `make` runs before anything else, and what a long stage says of its parts."""
 
+import logging
+import re
 from pathlib import Path
 
 import pytest
 
 from sifirdan.errors import ConfigError
+from stages import evaluate
 from stages.__main__ import check
 
 PARAMS = Path(__file__).parent.parent / "params.yaml"
@@ -32,3 +35,17 @@ def test_a_slip_in_any_section_is_found_before_the_run(
 def test_the_shipped_files_pass() -> None:
     for path in (PARAMS, *sorted((PARAMS.parent / "presets").glob("*.yaml"))):
         check(path)
+
+
+def test_the_evaluation_says_each_part_and_what_comes_next(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts = (*evaluate.SPLITS, "samples", "minimal pairs", "tasks", "questions")
+    with caplog.at_level(logging.INFO):
+        for part in parts:
+            evaluate._begin(part, parts)
+    assert caplog.messages[0] == "evaluate: val (1 of 7), then test"
+    assert caplog.messages[-1] == "evaluate: questions (7 of 7), then the report"
+    source = Path(evaluate.__file__).read_text(encoding="utf-8")
+    called = set(re.findall(r'    _begin\("?([a-z ]+)"?, parts\)', source))
+    assert called == {"split", *parts} - set(evaluate.SPLITS)  # none is silent

@@ -16,7 +16,8 @@ import pytest
 from tracking import ROOT, all_runs, client, curve, journals, make_folder, open_stage, run_python
 
 from sifirdan import runs, track, track_record
-from sifirdan.errors import ConfigError, DataError
+from sifirdan.compare import mlflow_record
+from sifirdan.errors import ConfigError, DataError, SifirdanError
 
 
 def test_M_01_a_stage_is_a_nested_run_and_its_numbers_stand_on_both(project: Path) -> None:
@@ -116,6 +117,24 @@ def test_the_last_stage_replays_skipped_stages_and_closes_the_pipeline(project: 
     assert len(curve(run.parent_id, "eval/base/bits_per_byte")) == 1
     assert {name for name in data.tags if name.startswith("replayed.")} >= {"replayed.train"}
     assert "replayed.evaluate_base" not in data.tags
+
+
+def test_texts_and_hashes_of_skipped_stages_come_back_from_the_store(project: Path) -> None:
+    """Only `report` ran: the record holds what shows that its numbers compare."""
+    content = {
+        "window": 256,
+        "tokenizer": "c" * 12,
+        "val": {"bits_per_byte": 1.5, "text": "a" * 12},
+    }
+    runs.write_json(Path("metrics/evaluate_base.json"), content)
+    corpus = make_folder(Path("data/corpus"))
+    with open_stage("report") as run:
+        folders = {"corpus": corpus, "base": Path("models/base"), track_record.CHAT_DATA: corpus}
+        track.close_pipeline({"evaluate_base": Path("metrics/evaluate_base.json")}, {}, folders)
+    record = mlflow_record.read(run.parent_id)
+    assert record.metrics == {"evaluate_base": content}
+    digest = track_record.folder_hash(corpus)
+    assert record.hashes == {"data/corpus": digest, "data/chat": digest}
 
 
 def test_a_stage_after_the_last_one_opens_the_pipeline_and_closes_it_again(
@@ -456,7 +475,8 @@ def test_a_broken_store_never_stops_a_stage(
             track.close_pipeline({}, {})
         assert time.monotonic() - begun < 20
         assert run.run_id.startswith("train-")
-        assert track.ui_url(5000).startswith("http://127.0.0.1:")
+        with pytest.raises(SifirdanError):
+            track.ui_url(5000)
     assert json.loads((project / "metrics/train.json").read_text()) == {"loss": 0.5}
     told = [record for record in caplog.records if "goes on" in record.message]
     if break_store is break_with_a_file_in_the_way:  # the journal has no place either
@@ -725,3 +745,34 @@ def test_M_07_no_file_of_ours_opens_a_server_to_the_network_or_names_a_password(
 def test_mlflow_is_loaded_only_when_a_stage_runs(project: Path) -> None:
     code = "import sys, sifirdan.track; sys.exit('mlflow' in sys.modules or 'torch' in sys.modules)"
     assert run_python(code, project).wait() == 0
+
+
+def test_a_journal_with_a_damaged_event_is_at_fault_itself(project: Path) -> None:
+    (project / ".track").mkdir(exist_ok=True)
+    (project / ".track/x.jsonl").write_text('{"event": "start"}\n')
+    with pytest.raises(DataError, match=r"x\.jsonl: is damaged"):
+        track.replay(project / ".track/x.jsonl")
+
+
+@pytest.mark.slow
+def test_a_first_creation_that_was_killed_leaves_no_database(project: Path) -> None:
+    (project / "mlflow.db").unlink()
+    script = """
+import os, sqlalchemy
+from sifirdan import track
+seen = []
+@sqlalchemy.event.listens_for(sqlalchemy.engine.Engine, "before_cursor_execute")
+def kill(conn, cursor, statement, *rest):
+    seen.append(statement)
+    if len(seen) == 60:
+        os.kill(os.getpid(), 9)
+track._open_store()
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(track.__file__).parents[1])}
+    killed = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
+    assert killed.returncode == -9 and not (project / "mlflow.db").exists()
+    assert list(project.glob(".mlflow.db.partial*"))
+    with open_stage("train") as run:
+        run.log_metrics({"loss": 1.0}, step=1)
+    assert not journals(project) and curve(run.run_id, "train/loss") == [(1, 1.0)]
+    assert not list(project.glob(".mlflow.db.partial*"))

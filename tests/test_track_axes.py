@@ -22,9 +22,9 @@ MADE = {"steps": 100, "tokens": 204_800, "model": MODEL}  # 2,048 tokens a step
 GFLOPS = 2048 * track_axes.flops_per_token(MODEL) / 1e9
 
 
-@pytest.mark.parametrize("kv_heads", [2, 4])
-def test_the_count_of_operations_is_what_torch_counts(kv_heads: int) -> None:
-    model = tiny_model(num_kv_heads=kv_heads)
+@pytest.mark.parametrize("parts", [{}, {"num_kv_heads": 4}, {"mlp": "gelu", "bias": True}])
+def test_the_count_of_operations_is_what_torch_counts(parts: dict[str, Any]) -> None:
+    model = tiny_model(**parts)
     ids = torch.zeros(2, model.config.context_length, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         model(ids).sum().backward()

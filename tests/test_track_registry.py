@@ -44,6 +44,7 @@ def best() -> Any:
 def download(folder: Path, uri: str = f"models:/{NAME}@best") -> dict[str, str]:
     import mlflow
 
+    folder.mkdir(exist_ok=True)
     mlflow.set_tracking_uri(track._store_uri())
     try:
         there = Path(mlflow.artifacts.download_artifacts(uri, dst_path=str(folder)))
@@ -183,3 +184,32 @@ def test_only_what_loading_needs_is_copied() -> None:
     for name, wanted in names.items():
         kept = any(fnmatch.fnmatch(name, pattern) for pattern in track_registry.FILES)
         assert kept == bool(wanted), name
+
+
+@pytest.mark.slow
+def test_the_bin_is_emptied_in_this_project_alone_and_registered_models_stay(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mlflow gc` alone follows a copied project's old paths, and takes the model behind `best`."""
+    registered = measure(project, "weights", 1.5)
+    with open_stage("train") as other:
+        other.log_artifact(project / "params.yaml")
+    copy = tmp_path / "kopya"
+    shutil.copytree(project, copy)
+    monkeypatch.chdir(copy)
+    for run in (registered, other):
+        client().delete_run(run.run_id)
+    assert track.empty_bin() == (1, 1)
+    assert not [*(copy / "mlartifacts" / other.run_id).rglob("params.yaml")]
+    assert (project / "mlartifacts" / other.run_id / "artifacts/params.yaml").is_file()
+    assert download(tmp_path / "there")["model.safetensors"] == "weights"
+    assert track.empty_bin() == (0, 1)
+
+
+@pytest.mark.slow
+def test_a_version_whose_files_are_gone_is_made_again(project: Path, tmp_path: Path) -> None:
+    first = measure(project, "weights", 1.5)
+    shutil.rmtree(project / "mlartifacts" / first.run_id)
+    measure(project, "weights", 1.5)
+    assert len(versions()) == 2 and int(best().version) == 2
+    assert download(tmp_path / "there")["model.safetensors"] == "weights"

@@ -9,13 +9,15 @@ import subprocess
 from pathlib import Path
 
 from sifirdan import runs
-from sifirdan.errors import ConfigError
+from sifirdan.errors import ConfigError, require
 
 
 def ui(arguments: argparse.Namespace) -> int:
     """Serve the MLflow comparison on 127.0.0.1 until Ctrl-C."""
     from sifirdan import track
 
+    require(1 <= arguments.port <= 65535, "--port", arguments.port, "1 to 65535")
+    command = track.ui_command(arguments.port)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -29,7 +31,7 @@ def ui(arguments: argparse.Namespace) -> int:
     print(f"Open {track.ui_url(arguments.port)} in some seconds.\nCtrl-C ends it.", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = subprocess.Popen(
-        track.ui_command(arguments.port),
+        command,
         env=os.environ | track.ui_environment(),
         start_new_session=True,  # Ctrl-C comes to us alone, and we end the server with its workers
     )
@@ -40,6 +42,18 @@ def ui(arguments: argparse.Namespace) -> int:
         server.wait()
         print("\nThe page is closed.")
         return 0
+
+
+def empty_bin(arguments: argparse.Namespace) -> None:
+    """Delete for good the runs that you deleted on MLflow's page, and their files."""
+    from sifirdan import track
+
+    gone, held = track.empty_bin()
+    print(f"{gone} runs are gone for good.")
+    if held:
+        print(
+            f"{held} stay: they hold versions of registered models. Delete those on the page first."
+        )
 
 
 def replay(arguments: argparse.Namespace) -> None:
@@ -67,20 +81,32 @@ def compare(arguments: argparse.Namespace) -> None:
 
     for line in comparison_text.comparison_lines(found, whole=arguments.all):
         print(line)
-    runs.write_text(arguments.out, compare_page(found))
+    _write_page(arguments.out, compare_page(found))
     print(f"\ncurves, samples and all numbers: {arguments.out}")
+
+
+def _write_page(path: Path, page: str) -> None:
+    try:
+        runs.write_text(path, page)
+    except OSError as error:
+        raise ConfigError(
+            f"--out {path}: the page cannot be written there ({error.strerror})",
+            expected="a file in a folder that you may write to",
+            todo="name another place: --out compare.html",
+        ) from None
 
 
 def reference(arguments: argparse.Namespace) -> None:
     """Keep a run in reference/run.json as what later runs and pages are compared with; commit it."""
     from sifirdan.compare import run_records
+    from sifirdan.compare.reference import REFERENCE_FILE
 
     record = run_records.load_record(arguments.run_name)
     name = run_records.write_reference(record, called=arguments.name)
-    print(f"{run_records.REFERENCE_FILE}: {name}")
+    print(f"{REFERENCE_FILE}: {name}")
     print(f"  the numbers of {len(record.metrics)} stages: {', '.join(sorted(record.metrics))}")
     print(f"  {len(record.params)} parameters, the hashes of {len(record.hashes)} folders")
-    print(f"commit it: git add {run_records.REFERENCE_FILE}")
+    print(f"commit it: git add {REFERENCE_FILE}")
 
 
 def noise(arguments: argparse.Namespace) -> None:
@@ -93,10 +119,10 @@ def noise(arguments: argparse.Namespace) -> None:
     made = noise_runs.plan(
         Path.cwd(), num_seeds=arguments.seeds, tokens=arguments.tokens, chat=arguments.chat
     )
-    tokens = made.params["train"]["tokens"]
-    print(
-        f"{len(made.seeds)} runs of {tokens} tokens each, models and metrics here stay as they are"
-    )
+    keys = ("tokens", "steps", "epochs")
+    budget = {key: value for key in keys if (value := made.params["train"].get(key)) is not None}
+    size = ", ".join(f"{value} {key}" for key, value in budget.items())
+    print(f"{len(made.seeds)} runs of {size} each, models and metrics here stay as they are")
     found, missing = noise_runs.measure_noise(Path.cwd(), made)
     runs.write_json(NOISE_FILE, found)
     print("\n".join(noise_lines(found, missing)))

@@ -1,12 +1,14 @@
 """Commands about models and tokenizers: talk to one, continue texts, score, show tokens and minimal pairs."""
 
 import argparse
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from sifirdan import runs
-from sifirdan.errors import ConfigError, DataError
+from sifirdan.errors import ConfigError, DataError, SifirdanError
 
 MODELS = {"chat": Path("models/chat"), "base": Path("models/base")}
 
@@ -94,48 +96,64 @@ def generate(arguments: argparse.Namespace) -> None:
 
 def score(arguments: argparse.Namespace) -> None:
     """Score models side by side on the same texts: bits per byte and perplexities, and with --tasks
-    multiple choice. A model is base, chat, a model folder or a name on the Hugging Face Hub."""
-    from dataclasses import asdict
-
+    multiple choice. A model is base or chat (models/base and models/chat are Hugging Face folders), any
+    other folder of that kind, or a name on the Hugging Face Hub."""
     from sifirdan.baselines.language_models import load_language_model
     from sifirdan.device import pick_device
-    from sifirdan.evals import multiple_choice, side_by_side
+    from sifirdan.evals import side_by_side
 
+    tasks = {} if arguments.tasks is None else side_by_side.read_tasks(arguments.tasks)
     texts = _texts_to_score(arguments)
-    device = pick_device(arguments.device)
+    device = pick_device(arguments.device, "--device")
     rows, results = [], []
+    refused: list[SifirdanError] = []  # what one model cannot do takes nothing from the others
     for name in arguments.models:
-        folder = MODELS.get(name)
-        if folder and not folder.is_dir():
-            raise _no_model(folder)
-        model = load_language_model(str(folder or name), device)
-        window = side_by_side.window_of(model, arguments.window)
-        rows.append(side_by_side.score_texts(model, texts, window=window, stride=arguments.stride))
-        for task in multiple_choice.TASKS if arguments.tasks else ():
-            items = multiple_choice.read_task(task)
-            found = side_by_side.score_task(model, items, window=window)
-            results.append((model.name, task, found))
-    if arguments.json:
-        rows.sort(key=lambda row: row.bits_per_byte)
-        content = {
-            "texts": [asdict(row) | {"warnings": side_by_side.warnings(row)} for row in rows],
-            "tasks": [
-                {"model": name, "task": task} | asdict(found) for name, task, found in results
-            ],
-        }
-        print(json.dumps(content, ensure_ascii=False, indent=2))
-        return
-    print("\n".join(side_by_side.table(rows)))
-    if results:
-        print("\n" + "\n".join(side_by_side.task_table(results)))
+        with _kept(refused):
+            folder = MODELS.get(name)
+            if folder and not folder.is_dir():
+                raise _no_model(folder)
+            model = load_language_model(str(folder or name), device)
+            window = side_by_side.window_of(model, arguments.window)
+            if texts is not None:
+                with _kept(refused):
+                    rows.append(
+                        side_by_side.score_texts(
+                            model, texts, window=window, stride=arguments.stride
+                        )
+                    )
+            for task, items in tasks.items():
+                with _kept(refused):
+                    found = side_by_side.score_task(model, task, items, window=window)
+                    results.append((model.name, task, found))
+    said = list(dict.fromkeys(map(str, refused)))  # a wrong option is refused for each model
+    if (rows or results) and arguments.json:
+        content = side_by_side.for_machines(rows, results, said)
+        print(json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False))
+    elif rows or results:
+        shown = [side_by_side.table(rows)] if rows else []
+        shown += [side_by_side.task_table(results)] if results else []
+        print("\n\n".join("\n".join(lines) for lines in shown))
+    if refused:
+        raise refused[0] if len(said) == 1 else DataError("\n\n".join(said))
 
 
-def _texts_to_score(arguments: argparse.Namespace) -> list[str]:
+@contextlib.contextmanager
+def _kept(refused: list[SifirdanError]) -> Iterator[None]:
+    try:
+        yield
+    except SifirdanError as error:
+        refused.append(error)
+
+
+def _texts_to_score(arguments: argparse.Namespace) -> list[str] | None:
+    """None where tasks alone are wanted."""
     from sifirdan.corpus.records import read_texts
     from sifirdan.evals.side_by_side import read_text_files
 
     if arguments.text:
         return read_text_files(arguments.text)
+    if arguments.tasks is not None and arguments.split is None:
+        return None
     if arguments.split == "test":
         raise ConfigError(
             "--split is test: it is scored once, by the stage evaluate, so that no choice is made by it",
@@ -144,7 +162,7 @@ def _texts_to_score(arguments: argparse.Namespace) -> list[str]:
         )
     corpus = Path("data/corpus")
     runs.open_folder(corpus, "corpus", made_by="clean")
-    return [text for _, _, text in read_texts(corpus / arguments.split)]
+    return [text for _, _, text in read_texts(corpus / (arguments.split or "val"))]
 
 
 def tokens(arguments: argparse.Namespace) -> None:
@@ -177,8 +195,14 @@ def pairs(arguments: argparse.Namespace) -> None:
     from sifirdan.evals.minimal_pairs.publish import marked_bad, write_pairs
 
     if arguments.folder is not None:
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-        write_pairs(arguments.folder)
+        try:
+            write_pairs(arguments.folder)
+        except OSError as error:
+            raise ConfigError(
+                f"{arguments.folder}: the pairs cannot be written there ({error.strerror})",
+                expected="a folder, there or to be made",
+                todo="name another folder, or mend its rights",
+            ) from None
         print(f"{arguments.folder}: {len(all_pairs())} pairs")
         return
     for name in PHENOMENA:
@@ -197,7 +221,7 @@ def _load(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
     folder = MODELS.get(arguments.model, Path(arguments.model))
     if not (folder / "config.json").is_file():
         raise _no_model(folder)
-    return load_model(folder, pick_device(arguments.device)), Tokenizer.load(folder)
+    return load_model(folder, pick_device(arguments.device, "--device")), Tokenizer.load(folder)
 
 
 def _no_model(folder: Path) -> DataError:

@@ -1,4 +1,4 @@
-"""Commands about the folder: is it whole, where do documents come from, what takes room, what is missing."""
+"""Commands about the folder: is it whole, where do documents come from, what takes room, what is missing; presets."""
 
 import argparse
 import json
@@ -97,6 +97,20 @@ def disk(arguments: argparse.Namespace) -> None:
     found = disk(Path())
     lines = disk_lines(found)
     print(json.dumps(found, ensure_ascii=False, indent=2) if arguments.json else "\n".join(lines))
+
+
+def preset(arguments: argparse.Namespace) -> None:
+    """Lay a preset of presets/model over params.yaml: only its keys change, and the old file is kept as
+    params.before.yaml. Without a name, list them."""
+    from sifirdan.presets import KEPT, names, use_preset
+
+    if arguments.name is None:
+        print("\n".join(names(Path())))
+        return
+    changed = use_preset(Path(), arguments.name)
+    print("\n".join(changed))
+    kept = f"; the old params.yaml is {KEPT}" if changed else ""
+    print(f"preset {arguments.name}: {len(changed)} lines of params.yaml changed{kept}")
 
 
 def doctor(_: argparse.Namespace) -> int:

@@ -5,15 +5,14 @@ in MLflow. Numbers are compared only where that means something (see `Comparison
 is called one only beyond the noise between seeds.
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sifirdan import track_record
-from sifirdan.compare.measures import Better, Measure, find, flat, numbers, order
+from sifirdan import json_files, track_record
+from sifirdan.compare.measures import Better, Measure, find, flat, number, numbers, order
 from sifirdan.compare.noise import real_difference
 
 
@@ -33,7 +32,7 @@ class RunRecord:
 @dataclass(frozen=True)
 class MetricRow:
     """A number of every run (None: it has none), and for each run but the first a verdict against the
-    first: "better", "worse", "within noise", "equal", "changed" or "not compared"."""
+    first: "better", "worse", "noise unknown", "within noise", "equal", "changed" or "not compared"."""
 
     name: str
     label: str
@@ -42,17 +41,27 @@ class MetricRow:
     sigma: float | None
     verdicts: tuple[str, ...]
 
+    def told(self, place: int) -> str:
+        """The verdict on the run at `place` after the first, in words: where the noise is not known, with
+        the direction of the difference."""
+        word = self.verdicts[place]
+        first, other = self.values[0], self.values[place + 1]
+        if word != NOISE_UNKNOWN or first is None or other is None:
+            return word
+        return f"{word}, looks {'better' if (other < first) == self.lower_is_better else 'worse'}"
+
 
 @dataclass(frozen=True)
 class Comparison:
     """`params` and `data` hold what differs alone, a value a run; `refusals` are whole sentences that
-    say which numbers are not compared and why."""
+    say which numbers are not compared and why, `same` such that say which runs hold one model."""
 
     runs: tuple[RunRecord, ...]
     params: Mapping[str, tuple[Any, ...]]
     data: Mapping[str, tuple[str | None, ...]]
     metrics: tuple[MetricRow, ...]
     refusals: tuple[str, ...]
+    same: tuple[str, ...] = ()
 
 
 # How the folders of a run are called; the order is the pipeline's.
@@ -65,6 +74,8 @@ FOLDERS = {
     "data/chat": "the instruction data",
     "models/chat": "the chat model",
 }
+NOISE_UNKNOWN = "noise unknown"
+MODELS = {"models/base": "base model", "models/chat": "chat model"}
 BY_DVC = ".dvc"  # `data/raw.dvc` in RunRecord.hashes is DVC's hash of data/raw, `data/raw` its manifest's
 MISSING = "(not there)"
 _EQUAL = 1e-12  # relative; the same number through another file format
@@ -75,8 +86,8 @@ def compare(runs: Sequence[RunRecord], noise: Mapping[str, Any] | None = None) -
     """Every run against the first. `noise` is the content of reference/noise.json.
 
     A difference is "within noise" up to `noise.real_difference`; without a sigma (MetricRow.sigma is
-    None) any difference counts as "better" or "worse", and a reader should be told so. A sigma of 0 counts
-    as none: some seeds agreed by chance, as shares of few items do."""
+    None) nobody knows what it is worth, but for numbers that no seed moves: "noise unknown". A sigma of 0
+    counts as none: some seeds agreed by chance, as shares of few items do."""
     assert runs, "nothing to compare"
     refused: dict[tuple[int, str], dict[str, None]] = {}
     values = [numbers(run.metrics) for run in runs]
@@ -86,7 +97,8 @@ def compare(runs: Sequence[RunRecord], noise: Mapping[str, Any] | None = None) -
         if measure is None:
             continue
         sigma = (noise["sigma"].get(name) if noise else None) or None
-        limit = real_difference(sigma, len(noise["seeds"])) if noise and sigma else 0.0
+        limit = real_difference(sigma, len(noise["seeds"])) if noise and sigma else None
+        limit = 0.0 if measure.exact else limit
         found = tuple(one.get(name) for one in values)
         verdicts = []
         for index, value in enumerate(found[1:], 1):
@@ -101,21 +113,50 @@ def compare(runs: Sequence[RunRecord], noise: Mapping[str, Any] | None = None) -
         for (index, kind), details in refused.items()
     ]
     return Comparison(
-        tuple(runs), _changed_params(runs), _changed_data(runs), tuple(rows), tuple(sentences)
+        tuple(runs),
+        _changed_params(runs),
+        _changed_data(runs),
+        tuple(rows),
+        tuple(sentences),
+        _same_models(runs),
+    )
+
+
+def noise_command(rows: Sequence[MetricRow]) -> str:
+    """The command that measures the noise which these rows lack; "" where none lacks it."""
+    lacking = {row.name.split(".")[0] for row in rows if NOISE_UNKNOWN in row.verdicts}
+    if not lacking:
+        return ""
+    return "sifirdan noise --chat" if lacking & {"evaluate_chat", "finetune"} else "sifirdan noise"
+
+
+def noise_hint(rows: Sequence[MetricRow], noise: str) -> str:
+    """What "noise unknown" means and what to do, around `noise`, the command as it is to be shown."""
+    measured = any(row.sigma is not None for row in rows)
+    more = " (with more --seeds, where it found none)" if measured else ""
+    return (
+        f"{NOISE_UNKNOWN}: the difference may be chance, the direction is only what it looks like; "
+        f"{noise} measures how much the seed alone moves these numbers{more}"
     )
 
 
 def _verdict(
-    first: float | None, other: float | None, better: Better, limit: float, causes: Sequence[Any]
+    first: float | None,
+    other: float | None,
+    better: Better,
+    limit: float | None,
+    causes: Sequence[Any],
 ) -> str:
     if first is None or other is None or causes:
         return "not compared"
     if first == other or math.isclose(first, other, rel_tol=_EQUAL):
         return "equal"
-    if abs(first - other) <= limit:
+    if limit is not None and abs(first - other) <= limit:
         return "within noise"
     if not better:
         return "changed"
+    if limit is None:
+        return NOISE_UNKNOWN
     return "better" if (other < first) == (better == "lower") else "worse"
 
 
@@ -135,6 +176,7 @@ def _causes(
     stage = name.split(".")[0]
     checks = {
         "text": _text_cause,
+        "windows": _windows_cause,
         "tokenizer": _tokenizer_cause,
         "folder": _folder_cause,
         "params": _params_cause,
@@ -167,6 +209,19 @@ def _text_cause(
     if any(one == two for one, two in pairs):
         return None
     return ("unknown questions" if questions else "unknown text"), shown
+
+
+def _windows_cause(
+    first: RunRecord, other: RunRecord, stage: str, _: str
+) -> tuple[str, str] | None:
+    """Fewer tokens at once, or a longer way from window to window, give higher figures of one model."""
+    differing = []
+    for key in ("window", "stride"):
+        values = [number(run.metrics.get(stage, {}).get(key)) for run in (first, other)]
+        if values[0] != values[1]:
+            told = ["unknown" if value is None else f"{value:g}" for value in values]
+            differing.append(f"{key} {told[0]} and {told[1]}")
+    return ("windows", ", ".join(differing)) if differing else None
 
 
 def _tokenizer_cause(
@@ -244,12 +299,20 @@ def _sentence(kind: str, first: str, other: str, details: list[str]) -> str:
     """Why numbers of two runs are not compared, and what to do, in one sentence or two."""
     runs, listed = f"{first} and {other}", "; ".join(details)
     score = "or score both models on one text: sifirdan score A B."
+    again = (
+        "A run in MLflow holds the hashes only if this release tracked it: name its Git commit instead, "
+        "or measure again (dvc repro -f -s evaluate_base evaluate_chat, then dvc repro)"
+    )
     sentences = {
         "text": f"{runs} were measured on different text ({listed}): their bits per byte, perplexities and "
         f"all else measured on it cannot be compared. Keep the data and clean.* equal, {score}",
         "unknown text": f"{runs} do not show that they were measured on the same text of {', '.join(details)}: "
         "the hash of the text is missing in one of them, and data/corpus is not known to be equal, so "
-        f"that nothing measured on it is compared. Run evaluate again with this release, {score}",
+        f"that nothing measured on it is compared. {again}, {score}",
+        "windows": f"{runs} were measured with {listed}: bits per byte, perplexities and all else scored in "
+        "these windows are not compared, one model has other figures with each. Set evaluate.stride (and "
+        "train.context_length) equal and run dvc repro, or score both models alike: sifirdan score A B "
+        "--window W --stride S.",
         "tokenizer": f"{runs} have different tokenizers ({listed}): token perplexity, nats and shares a token "
         "count other tokens and cannot be compared. Compare bits per byte or word perplexity, which can.",
         "unknown tokenizer": f"{runs} do not show that they have the same tokenizer, so that token perplexity, "
@@ -257,7 +320,7 @@ def _sentence(kind: str, first: str, other: str, details: list[str]) -> str:
         "questions": f"{runs} were asked different questions ({listed}): their answers cannot be compared. "
         "Keep the data, prepare_chat.* and evaluate.num_questions equal.",
         "unknown questions": f"{runs} do not show that they were asked the same questions ({listed}), so "
-        "that their answers are not compared. Run evaluate again with this release, or keep data/chat equal.",
+        f"that their answers are not compared. {again}, or keep data/chat equal.",
         "folder": f"{runs} differ in {listed}, which some numbers are counted against: those are not "
         "compared.",
         "settings": f"{runs} were measured with other settings ({listed}): what depends on them is not "
@@ -284,9 +347,21 @@ def _changed_params(runs: Sequence[RunRecord]) -> dict[str, tuple[Any, ...]]:
     return {name: changed[name] for name in places}
 
 
-def sample_texts(lines: str) -> tuple[str, ...]:
-    """The samples of a samples.jsonl, each with its prompt before it."""
-    rows = [json.loads(line) for line in lines.split("\n") if line]
+def _same_models(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Runs that hold one model, by the hash of its manifest: what differs there is how it was measured."""
+    said = []
+    for folder, what in MODELS.items():
+        for run in runs[1:]:
+            pair = _folder_hashes(runs[0], run, folder)
+            if pair and pair[0] == pair[1]:
+                both = f"{runs[0].name} and {run.name}"
+                said.append(f"{both} hold the same {what} ({folder} {_short(pair[0])}).")
+    return tuple(said)
+
+
+def sample_texts(text: str | bytes, name: str) -> tuple[str, ...]:
+    """The samples of a samples.jsonl, called `name` in messages, each with its prompt before it."""
+    rows = json_files.parse_lines(text, name, todo="dvc repro, which restores it, or git checkout")
     return tuple(f"{row.get('prompt', '')}{row['text']}" for row in rows if "text" in row)
 
 

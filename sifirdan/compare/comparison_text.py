@@ -3,8 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sifirdan.compare.comparison import Comparison, MetricRow, is_runtime
-from sifirdan.compare.measures import find
+from sifirdan.compare.comparison import (
+    Comparison,
+    MetricRow,
+    is_runtime,
+    noise_command,
+    noise_hint,
+)
+from sifirdan.compare.measures import apart, find
 from sifirdan.track_record import spell_nonfinite
 
 _MAX_CHARS = 28  # of a value in a column
@@ -17,6 +23,8 @@ def comparison_lines(comparison: Comparison, *, whole: bool = False) -> Iterator
     names = [run.name for run in comparison.runs]
     for index, run in enumerate(comparison.runs):
         yield f"{_letter(index)}  {run.name}"
+    for sentence in comparison.same:
+        yield sentence
     made = {key: values for key, values in comparison.params.items() if not is_runtime(key)}
     machine = {key: values for key, values in comparison.params.items() if is_runtime(key)}
     yield from _block("parameters that differ", made, whole)
@@ -28,12 +36,9 @@ def comparison_lines(comparison: Comparison, *, whole: bool = False) -> Iterator
     yield from _metrics_block(rows, names)
     for sentence in comparison.refusals:
         yield f"\nnot compared: {sentence}"
+    if command := noise_command(rows):
+        yield f"\n{noise_hint(comparison.metrics, command)}"
     verdicts = {verdict for row in rows for verdict in row.verdicts}
-    unsure = [row for row in rows if row.sigma is None and {*row.verdicts} & {"better", "worse"}]
-    if unsure and any(row.sigma is not None for row in comparison.metrics):
-        yield "\n* noise of this number is not known: the difference may be chance"
-    elif unsure:
-        yield "\n* noise is not known: the difference may be chance; sifirdan noise measures it"
     if verdicts & {"within noise"}:
         yield "\nwithin noise: runs that differ in nothing but the seed differ as much"
 
@@ -57,6 +62,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
             for row in comparison.metrics
         ],
         "refusals": list(comparison.refusals),
+        "same": list(comparison.same),
     }
 
 
@@ -84,10 +90,10 @@ def _metrics_block(rows: Sequence[MetricRow], names: Sequence[str]) -> Iterator[
     heads = [_letter(index) for index in range(len(names))]
     table = [["", *heads[:1], *(cell for head in heads[1:] for cell in (head, ""))]]
     for row in rows:
-        cells = [row.label, _shown(row.values[0])]
-        for value, verdict in zip(row.values[1:], row.verdicts, strict=True):
-            unsure = row.sigma is None and verdict in ("better", "worse")
-            cells += [_shown(value), verdict + ("*" if unsure else "")]
+        first, *others = apart(row.values)
+        cells = [row.label, first]
+        for place, value in enumerate(others):
+            cells += [value, row.told(place)]
         table.append(cells)
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     yield ""
@@ -102,12 +108,6 @@ def _metrics_block(rows: Sequence[MetricRow], names: Sequence[str]) -> Iterator[
 
 def _letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index + 1)
-
-
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
 def _cut(value: Any) -> str:

@@ -4,14 +4,15 @@ The store itself is read by `track.read_run`. What is in the files that stages k
 more than the store's numbers: hashes are no numbers.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from sifirdan import track
 from sifirdan.compare.comparison import RunRecord, sample_texts
-from sifirdan.track_record import PREFIXES
+from sifirdan.errors import DataError
+from sifirdan.json_files import parse_object
+from sifirdan.track_record import CHAT_DATA, METRICS_FOLDER, PREFIXES
 
 # What the tags call the folders. `chat` is the instruction data to some stages, to others the model.
 _FOLDERS = {
@@ -21,17 +22,26 @@ _FOLDERS = {
     "tokens": "data/tokens",
     "base": "models/base",
     "chat_model": "models/chat",
+    CHAT_DATA: "data/chat",
 }
 _CHAT_DATA = ("prepare_chat", "finetune", "evaluate_chat")
 _FINAL = "_final"  # of a number whose name a curve has already
 _NONFINITE = ".nonfinite"  # a flag: the store cannot hold the value
+_TODO = "name the run's Git commit instead, or remove this file from the run in MLflow"
 _CURVES = ("train", "finetune")
 _NO_STAGE = re.compile(r"system/|by_\w+/")  # MLflow's own numbers; curves once more, on other axes
 
 
 def read(run_id: str) -> RunRecord:
     """The record of a pipeline run."""
-    return record_of(track.read_run(run_id, is_curve))
+    record = record_of(track.read_run(run_id, is_curve))
+    if not record.metrics:
+        raise DataError(
+            f"{record.name}: this MLflow run holds no number",
+            expected="a run in which a stage has finished",
+            todo="name another one; `make ui` shows them",
+        )
+    return record
 
 
 def record_of(run: Mapping[str, Any]) -> RunRecord:
@@ -41,28 +51,31 @@ def record_of(run: Mapping[str, Any]) -> RunRecord:
         for name, value in run["tags"].items()
         if name.startswith("changed.")  # at a later start of the same run
     }
+    name = f"{run['name']} ({run['id'][:8]})"
     metrics: dict[str, dict[str, Any]] = {}
     for key, value in _last_values(run["metrics"], run["curves"]).items():
-        stage, name = stage_metric(key)
+        stage, place = stage_metric(key)
         if not _NO_STAGE.match(key):
-            metrics.setdefault(stage, {})[name] = value
+            metrics.setdefault(stage, {})[place] = value
+    for stage, text in run["files"].items():  # of stages that DVC took from its cache
+        metrics[stage] = parse_object(text, f"{name}: {METRICS_FOLDER}/{stage}.json", todo=_TODO)
     for stage, kept in run["stages"].items():
         if text := kept["files"].get(f"{stage}.json"):
-            metrics[stage] = json.loads(text)
+            metrics[stage] = parse_object(text, f"{name}: {stage}.json", todo=_TODO)
     curves: dict[str, dict[int, dict[str, float]]] = {}
     for key, points in run["curves"].items():
-        stage, name = stage_metric(key)
+        stage, place = stage_metric(key)
         for step, value in points:
             if step > 0:  # a number of the end stands at step 0
-                curves.setdefault(stage, {}).setdefault(step, {"step": step})[name] = value
+                curves.setdefault(stage, {}).setdefault(step, {"step": step})[place] = value
     samples = run["stages"].get("evaluate_base", {}).get("files", {}).get("samples.jsonl", "")
     return RunRecord(
-        name=f"{run['name']} ({run['id'][:8]})",
+        name=name,
         params={plain_name(name): value for name, value in run["params"].items()} | changed,
         metrics=metrics,
         curves={stage: [rows[step] for step in sorted(rows)] for stage, rows in curves.items()},
         hashes=_hashes(run),
-        samples=sample_texts(samples),
+        samples=sample_texts(samples, f"{name}: samples.jsonl"),
     )
 
 

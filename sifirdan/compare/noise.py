@@ -3,15 +3,14 @@
 Pure arithmetic and the file reference/noise.json; the runs that fill it are in `noise_runs.py`.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from sifirdan.compare.measures import find, numbers, order
-from sifirdan.errors import DataError
+from sifirdan.compare.measures import find, numbers, order, plain
+from sifirdan.json_files import damaged, read_object
 
 REFERENCE_FOLDER = Path("reference")  # kept in Git: what runs are compared with
 NOISE_FILE = REFERENCE_FOLDER / "noise.json"
@@ -65,20 +64,33 @@ def load_noise(path: Path = NOISE_FILE) -> dict[str, Any] | None:
     """The content of noise.json; None where there is none."""
     if not path.is_file():
         return None
-    try:
-        noise: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        num_seeds, sigma = len(noise["seeds"]), noise["sigma"]
-        whole = num_seeds >= 2 and all(_is_sigma(value) for value in sigma.values())
-        whole = whole and isinstance(noise["mean"], dict) and isinstance(noise["params"], dict)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        whole = False
-    if not whole:
-        raise DataError(
-            f"{path}: is not what `sifirdan noise` writes",
+    todo = (
+        "sifirdan noise writes it anew, git checkout reference/noise.json brings back the last one"
+    )
+    noise = read_object(path, todo=todo)
+    seeds = noise.get("seeds")
+    sigma, middle, params = (noise.get(key) for key in ("sigma", "mean", "params"))
+    if not (
+        isinstance(seeds, list)
+        and len(seeds) >= 2
+        and all(type(one) is int for one in seeds)
+        and isinstance(sigma, dict)
+        and all(map(_is_sigma, sigma.values()))
+        and isinstance(middle, dict)
+        and isinstance(params, dict)
+        and type(params.get("train.tokens", 1)) is int  # the page says how long the runs were
+    ):
+        raise damaged(
+            str(path),
+            "it is not what `sifirdan noise` writes",
             expected="params, at least two seeds, sigma and mean of each metric",
-            todo="sifirdan noise writes it anew, or remove the file",
+            todo=todo,
         )
     return noise
+
+
+def _is_sigma(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value >= 0
 
 
 def noise_lines(noise: Mapping[str, Any], missing: Sequence[str] = ()) -> list[str]:
@@ -88,7 +100,7 @@ def noise_lines(noise: Mapping[str, Any], missing: Sequence[str] = ()) -> list[s
     width = max(map(len, labels.values()), default=0)
     limit = real_difference(1.0, len(noise["seeds"]))
     lines = [
-        f"{label:<{width}}  {noise['mean'][name]:>9.4g} ± {noise['sigma'][name]:.2g}"
+        f"{label:<{width}}  {plain(noise['mean'][name]):>9} ± {plain(noise['sigma'][name], 2)}"
         for name, label in labels.items()
     ]
     lines += [f"no sigma for {name}: some seed has no finite value" for name in missing]
@@ -108,7 +120,3 @@ def without_sigma(
     return sorted(
         name for name in seen - noise["sigma"].keys() if (measure := find(name)) and measure.better
     )
-
-
-def _is_sigma(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and value >= 0

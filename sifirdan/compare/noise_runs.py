@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 from sifirdan.compare.measures import flat
 from sifirdan.compare.noise import summarise, without_sigma
 from sifirdan.config import PARAMS_FILE, read_yaml
 from sifirdan.errors import ConfigError, DataError, require
 
 KEPT = Path(".cache/noise")
-SHORT_SHARE = 5  # by default a run has so small a part of train.tokens
+SHORT_SHARE = 5  # by default a run has so small a part of train's budget
 _BASE = ("train", "evaluate base")
 _CHAT = ("finetune", "evaluate chat")
 _READ = {"data/corpus": "clean", "data/tokens": "tokenize_corpus"}  # and the stage that makes it
@@ -64,14 +64,14 @@ def plan(project: Path, *, num_seeds: int, tokens: int | None, chat: bool) -> Pl
         if not isinstance(content.get(section), dict):
             raise ConfigError(f"{PARAMS_FILE}: the section '{section}' is missing")
     params = {section: dict(content[section]) for section in sections}
-    least = params["train"]["batch_tokens"]
-    params["train"]["tokens"] = tokens or max(least, params["train"]["tokens"] // SHORT_SHARE)
+    least = _size(params["train"], "batch_tokens")
     require(
-        params["train"]["tokens"] >= least,
+        tokens is None or tokens >= least,
         "--tokens",
         tokens,
         f"train.batch_tokens ({least}) or more",
     )
+    params["train"] |= _short_budget(params["train"], tokens)
     for section in ("train", "finetune"):
         params.get(section, {}).pop("seed", None)
     facts = {"params": params, "data": hashes, "code": _code(project, chat), "chat": chat}
@@ -79,6 +79,29 @@ def plan(project: Path, *, num_seeds: int, tokens: int | None, chat: bool) -> Pl
     text = json.dumps(facts, sort_keys=True, default=str)
     fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
     return Plan(tuple(range(1, num_seeds + 1)), params, chat, fingerprint)
+
+
+def _short_budget(train: dict[str, Any], tokens: int | None) -> dict[str, Any]:
+    """The budget of one of the trainings: `tokens`, or SHORT_SHARE of what the section asks for."""
+    if tokens is not None:
+        return {"tokens": tokens, "steps": None, "epochs": None}
+    if train.get("steps") is not None:
+        return {"steps": max(1, _size(train, "steps") // SHORT_SHARE)}
+    if isinstance(train.get("epochs"), float | int):
+        return {"epochs": train["epochs"] / SHORT_SHARE}
+    return {"tokens": max(train["batch_tokens"], _size(train, "tokens") // SHORT_SHARE)}
+
+
+def _size(train: Mapping[str, Any], key: str) -> int:
+    found = train.get(key)
+    if type(found) is not int or found < 1:
+        said = f"is {found!r}" if key in train else "is missing"
+        raise ConfigError(
+            f"{PARAMS_FILE}: train.{key} {said}",
+            expected="a whole number, 1 or more",
+            todo=f"set train.{key}; the params.yaml in Git has it",
+        )
+    return found
 
 
 def measure_noise(project: Path, made: Plan) -> tuple[dict[str, Any], list[str]]:
@@ -92,7 +115,7 @@ def measure_noise(project: Path, made: Plan) -> tuple[dict[str, Any], list[str]]
             _log.info("noise: %s%s", said, ", kept from before" if file.is_file() else "")
             if not file.is_file():
                 runs.write_json(file, _run_seed(project, made, seed, work))
-            by_seed[seed] = json.loads(file.read_text(encoding="utf-8"))
+            by_seed[seed] = json_files.read_object(file, todo=f"remove it, and run again: {file}")
     params = {name: value for name, value in flat(made.params) if not name.startswith("runtime.")}
     noise = summarise(params, by_seed)
     return noise, without_sigma(noise, by_seed)
@@ -141,6 +164,8 @@ def _lay_out(project: Path, made: Plan, seed: int, folder: Path) -> None:
     for section in ("train", "finetune"):
         if section in params:
             params[section]["seed"] = seed
+    if params["train"].get("init_from") is not None:  # a path that starts at the project
+        params["train"]["init_from"] = str((project / params["train"]["init_from"]).resolve())
     runs.write_json(folder / PARAMS_FILE, params)  # JSON is YAML
 
 

@@ -3,7 +3,6 @@
 Nothing is checked out and nothing is fetched; what neither of the two holds is not there.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -11,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sifirdan import json_files
 from sifirdan.config import read_yaml
-from sifirdan.errors import DataError
+from sifirdan.errors import DataError, SifirdanError
 
 _SECONDS = 60  # no command here takes as long; one that waits for a lock or a terminal would
 
@@ -59,16 +59,50 @@ def parse_yaml(text: str, name: str) -> dict[str, Any]:
         path = Path(folder) / "content.yaml"
         path.write_text(text, encoding="utf-8")
         try:
-            return read_yaml(path)
-        except Exception as error:
+            return read_mapping(path)
+        except SifirdanError as error:
             raise DataError(str(error).replace(str(path), name)) from None
 
 
-def locked_outputs(lock: Mapping[str, Any]) -> dict[str, str]:
-    """Every output in a dvc.lock, with DVC's hash of it."""
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        return read_yaml(path)
+    except (RecursionError, ValueError) as error:  # a whole number of thousands of digits
+        fault = "nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise DataError(f"{path}: {fault}", todo=f"git checkout {path}") from None
+
+
+def locked_stages(lock: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    """The stages of a dvc.lock that is called `name` in messages, as DVC writes them."""
+    stages = lock.get("stages", {})
+    if not isinstance(stages, dict) or not all(map(_is_stage, stages.values())):
+        raise DataError(
+            f"{name}: is not what DVC writes: 'stages' holds something else",
+            expected="for each stage its parameters and outputs",
+            todo="git checkout dvc.lock, or dvc repro",
+        )
+    return stages
+
+
+def _is_stage(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    outs, params = entry.get("outs", []), entry.get("params", {})
+    return (
+        isinstance(outs, list)
+        and all(isinstance(out, dict) and isinstance(out.get("path"), str) for out in outs)
+        and all(isinstance(out.get("md5", ""), str) for out in outs)
+        and isinstance(params, dict)
+        and all(isinstance(values, dict) for values in params.values())
+    )
+
+
+def locked_outputs(stages: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Every output that dvc.lock names, with DVC's hash of it."""
     return {
         out["path"]: out["md5"]
-        for entry in lock.get("stages", {}).values()
+        for entry in stages.values()
         for out in entry.get("outs", [])
         if "md5" in out
     }
@@ -90,14 +124,21 @@ class Cache:
             if path == output:
                 return self._object(md5)
             if path.startswith(f"{output}/") and (listing := self._object(md5)):
-                rows = json.loads(listing.read_text(encoding="utf-8"))
-                inside = {row["relpath"]: row["md5"] for row in rows}
-                return self._object(inside.get(path.removeprefix(f"{output}/"), ""))
+                return self._object(_listed(listing).get(path.removeprefix(f"{output}/"), ""))
         return None
 
     def _object(self, md5: str) -> Path | None:
         path = self.folder / "files" / "md5" / md5[:2] / md5[2:]
         return path if md5 and path.is_file() else None
+
+
+def _listed(listing: Path) -> dict[str, str]:
+    """The files of a folder in the cache, by their place in it; none where that object is damaged."""
+    try:
+        rows = json_files.loads(listing.read_bytes())
+        return {str(row["relpath"]): str(row["md5"]) for row in rows}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
 def _run(command: Sequence[str]) -> str | None:

@@ -4,24 +4,22 @@ a DVC experiment, MLflow (through `mlflow_record.py`), or reference/run.json.
 Reads only. Not for judging: what may be compared is decided in `comparison.py`.
 """
 
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sifirdan import runs, track_record
+from sifirdan import json_files, runs, track_record
 from sifirdan.compare import mlflow_record, revision_files
 from sifirdan.compare.comparison import BY_DVC, FOLDERS, RunRecord, sample_texts
 from sifirdan.compare.measures import flat
-from sifirdan.compare.noise import REFERENCE_FOLDER
-from sifirdan.config import PARAMS_FILE, read_yaml
+from sifirdan.compare.reference import REFERENCE_FILE, load_reference
+from sifirdan.config import PARAMS_FILE
 from sifirdan.errors import ConfigError, DataError
 
 WORKSPACE = "workspace"
 REFERENCE = "reference"
-REFERENCE_FILE = REFERENCE_FOLDER / "run.json"
 CURVES = {name: f"reports/{name}/curve.jsonl" for name in ("train", "finetune")}
 SAMPLES = "reports/evaluate/base/samples.jsonl"
 NO_STAGES = ("noise", REFERENCE)  # files of metrics/ that no stage wrote
@@ -71,10 +69,12 @@ def load_record(name: str) -> RunRecord:
 
 def workspace_record() -> RunRecord:
     """The folder as it is."""
-    params = read_yaml(PARAMS_FILE)
+    params = revision_files.read_mapping(PARAMS_FILE)
     files = sorted(Path("metrics").glob("*.json"))
     metrics = {
-        path.stem: _json(path.read_text(encoding="utf-8"), str(path))
+        path.stem: json_files.read_object(
+            path, todo=f"dvc repro {path.stem}, or git checkout {path}"
+        )
         for path in files
         if path.stem not in NO_STAGES
     }
@@ -84,9 +84,11 @@ def workspace_record() -> RunRecord:
             expected="metrics/<stage>.json of a finished run",
             todo="dvc repro, or name runs that are finished",
         )
-    lock = read_yaml(Path("dvc.lock")) if Path("dvc.lock").is_file() else {}
-    _warn_of_other_params(WORKSPACE, params, lock)
-    hashes = _hashes(revision_files.locked_outputs(lock), lambda path: _existing(Path(path)))
+    there = Path("dvc.lock").is_file()
+    lock = revision_files.read_mapping(Path("dvc.lock")) if there else {}
+    stages = revision_files.locked_stages(lock, "dvc.lock")
+    _warn_of_other_params(WORKSPACE, params, stages)
+    hashes = _hashes(revision_files.locked_outputs(stages), lambda path: _existing(Path(path)))
     return _record(WORKSPACE, params, metrics, hashes, lambda path: _existing(Path(path)))
 
 
@@ -101,8 +103,10 @@ def revision_record(commit: str, name: str) -> RunRecord:
         )
     params = revision_files.parse_yaml(text, f"{name}:{PARAMS_FILE}")
     metrics = {
-        file.removesuffix(".json"): _json(
-            revision_files.tracked_text(commit, f"metrics/{file}") or "", f"{name}:metrics/{file}"
+        file.removesuffix(".json"): json_files.parse_object(
+            revision_files.tracked_text(commit, f"metrics/{file}") or "",
+            f"{name}:metrics/{file}",
+            todo="name another commit; git log shows them",
         )
         for file in revision_files.tracked_names(commit, "metrics")
         if file.endswith(".json") and file.removesuffix(".json") not in NO_STAGES
@@ -115,8 +119,9 @@ def revision_record(commit: str, name: str) -> RunRecord:
         )
     text = revision_files.tracked_text(commit, "dvc.lock")
     lock = revision_files.parse_yaml(text, f"{name}:dvc.lock") if text else {}
-    _warn_of_other_params(name, params, lock)
-    outputs, cache = revision_files.locked_outputs(lock), revision_files.Cache()
+    stages = revision_files.locked_stages(lock, f"{name}:dvc.lock")
+    _warn_of_other_params(name, params, stages)
+    outputs, cache = revision_files.locked_outputs(stages), revision_files.Cache()
 
     def find(path: str) -> Path | None:
         return cache.file(outputs, path)
@@ -128,27 +133,6 @@ def revision_record(commit: str, name: str) -> RunRecord:
             name,
         )
     return record
-
-
-def load_reference(path: Path = REFERENCE_FILE) -> RunRecord | None:
-    """The run in reference/run.json, without curves and samples; None where there is none."""
-    if not path.is_file():
-        return None
-    content = _json(path.read_text(encoding="utf-8"), str(path))
-    try:
-        params, metrics, hashes = (content[key] for key in ("params", "metrics", "hashes"))
-        parts = (params, metrics, hashes)
-        whole = isinstance(content["name"], str) and all(isinstance(part, dict) for part in parts)
-        whole = whole and all(isinstance(one, dict) for one in metrics.values())
-    except KeyError:
-        whole = False
-    if not whole:
-        raise DataError(
-            f"{path}: is not what `sifirdan reference` writes",
-            expected="name, params, metrics and hashes",
-            todo="sifirdan reference writes it anew, or remove the file",
-        )
-    return RunRecord(content["name"], params, metrics, {}, hashes, ())
 
 
 def write_reference(
@@ -188,8 +172,8 @@ def _record(
         if (file := find(path))
     }
     samples = find(SAMPLES)
-    text = samples.read_text(encoding="utf-8") if samples else ""
-    return RunRecord(name, dict(flat(params)), metrics, curves, hashes, sample_texts(text))
+    texts = sample_texts(samples.read_bytes(), f"{name}:{SAMPLES}") if samples else ()
+    return RunRecord(name, dict(flat(params)), metrics, curves, hashes, texts)
 
 
 def _hashes(outputs: Mapping[str, str], find: Callable[[str], Path | None]) -> dict[str, str]:
@@ -204,10 +188,12 @@ def _hashes(outputs: Mapping[str, str], find: Callable[[str], Path | None]) -> d
     return hashes
 
 
-def _warn_of_other_params(name: str, params: Mapping[str, Any], lock: Mapping[str, Any]) -> None:
+def _warn_of_other_params(
+    name: str, params: Mapping[str, Any], stages: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Whoever edits params.yaml and does not run would compare new settings with old numbers."""
     now, changed = dict(flat(params)), set()
-    for entry in lock.get("stages", {}).values():
+    for entry in stages.values():
         made_with = entry.get("params", {}).get(PARAMS_FILE.name, {})
         for key, value in flat(made_with):
             if track_record.param_text(now.get(key)) != track_record.param_text(value):
@@ -229,18 +215,6 @@ def _same_number(first: Any, second: Any) -> bool:
 
 def _existing(path: Path) -> Path | None:
     return path if path.is_file() else None
-
-
-def _json(text: str, name: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise DataError(
-            f"{name}: is damaged", expected="a JSON object", todo="dvc repro, or git checkout it"
-        )
-    return content
 
 
 def _mlflow_runs(wanted: str) -> list[dict[str, str]]:

@@ -28,14 +28,24 @@ class Windows(Protocol):
     def window(self, index: int) -> Window:
         """Window `index`, counted over all epochs: arrays of shape (T,)."""
 
+    def documents(self, index: int) -> list[str]:
+        """The record ids of the documents in it."""
+
 
 class Stream:
     """Windows over the token stream. `sampling` is "epoch" (documents in another order each epoch,
-    each token a target once) or "random" (start points drawn with replacement, as nanoGPT does)."""
+    each token a target once) or "random" (start points drawn with replacement, as nanoGPT does).
+
+    With `document_mask` a window says which document each place belongs to, as `Packed` does, so that
+    none sees another (arXiv:2407.21783, section 3.2). The mark `</s>` between two documents is the
+    first input of the one behind it, and positions start again there: a document is trained on just
+    as it is scored, alone behind a mark. So no target has to be left out at a boundary: the first
+    token of a document is predicted from the mark alone, the closing mark from its own document."""
 
     def __init__(
-        self, shards: Shards, *, context_length: int, seed: int, sampling: str, eos_id: int
-    ) -> None:
+        self, shards: Shards, *, context_length: int, seed: int, sampling: str, eos_id: int,
+        document_mask: bool = False,
+    ) -> None:  # fmt: skip
         if shards.num_tokens < context_length:
             raise DataError(
                 f"train.context_length is {context_length}, but the training text has only "
@@ -44,26 +54,37 @@ class Stream:
                 todo="lower train.context_length or add text",
             )
         self.shards, self.length, self.seed = shards, context_length, seed
-        self.sampling, self.eos_id = sampling, eos_id
+        self.sampling, self.eos_id, self.document_mask = sampling, eos_id, document_mask
         self.windows_per_epoch = -(-shards.num_tokens // context_length)
         self._epoch = -1
 
     def window(self, index: int) -> Window:
-        if self.sampling == "random":
-            self._enter_epoch(0)
-            rng = np.random.default_rng([self.seed, 2, index])
-            start = int(rng.integers(self.shards.num_tokens - self.length + 1))
-        else:
-            self._enter_epoch(index // self.windows_per_epoch)
-            start = int(self._window_order[index % self.windows_per_epoch]) * self.length
-        targets = self._read(start, self.length)
-        before = self._read(start - 1, 1) if start else np.array([self.eos_id])
+        start = self._start(index)
+        parts = self._read(start, self.length)
+        targets = np.concatenate(parts).astype(np.int64)
+        before = self._read(start - 1, 1)[0] if start else np.array([self.eos_id])
         inputs = np.concatenate([before, targets])[: self.length]
         padding = self.length - len(targets)
-        return {
+        window = {
             "inputs": np.pad(inputs, (0, self.length - len(inputs)), constant_values=self.eos_id),
             "targets": np.pad(targets, (0, padding), constant_values=IGNORE),
         }
+        return window | _documents(parts, padding) if self.document_mask else window
+
+    def documents(self, index: int) -> list[str]:
+        start = self._start(index)
+        last = min(start + self.length, self.shards.num_tokens) - 1
+        places = np.searchsorted(self._starts, [max(0, start - 1), last], side="right") - 1
+        return [self.shards.document(int(i)) for i in self._order[places[0] : places[1] + 1]]
+
+    def _start(self, index: int) -> int:
+        """Where window `index` starts in its epoch's stream, which is entered."""
+        if self.sampling == "random":
+            self._enter_epoch(0)
+            rng = np.random.default_rng([self.seed, 2, index])
+            return int(rng.integers(self.shards.num_tokens - self.length + 1))
+        self._enter_epoch(index // self.windows_per_epoch)
+        return int(self._window_order[index % self.windows_per_epoch]) * self.length
 
     def _enter_epoch(self, epoch: int) -> None:
         if epoch == self._epoch:
@@ -74,8 +95,8 @@ class Stream:
         self._window_order = rng.permutation(self.windows_per_epoch)
         self._epoch = epoch
 
-    def _read(self, start: int, count: int) -> np.ndarray:
-        """Up to `count` tokens of this epoch's stream from position `start`, int64."""
+    def _read(self, start: int, count: int) -> list[np.ndarray]:
+        """Up to `count` tokens of this epoch's stream from position `start`, in parts of a document."""
         place = int(np.searchsorted(self._starts, start, side="right")) - 1
         parts, offset = [], start - int(self._starts[place])
         while count > 0 and place < len(self.shards):
@@ -83,7 +104,15 @@ class Stream:
             parts.append(part)
             count -= len(part)
             place, offset = place + 1, 0
-        return np.concatenate(parts).astype(np.int64)
+        return parts
+
+
+def _documents(parts: list[np.ndarray], padding: int) -> Window:
+    """The number of the document that each place belongs to, from 1 (0 is padding), and the place in it."""
+    sizes = [len(part) for part in parts]
+    numbers = np.repeat(np.arange(1, len(parts) + 1), sizes)
+    places = np.concatenate([np.arange(size) for size in sizes])
+    return {"segments": np.pad(numbers, (0, padding)), "positions": np.pad(places, (0, padding))}
 
 
 class Packed:
@@ -119,11 +148,11 @@ class Packed:
         used = int((self.shards.lengths - 1).sum())
         return 1 - used / (self.windows_before(1) * self.length)
 
+    def documents(self, index: int) -> list[str]:
+        return [self.shards.document(member) for member in self._members(index)]
+
     def window(self, index: int) -> Window:
-        while self._first_window[-1] <= index:
-            self._pack_epoch()
-        epoch = int(np.searchsorted(self._first_window, index, side="right")) - 1
-        members = self._epochs[epoch][index - self._first_window[epoch]]
+        members = self._members(index)
         window = {
             "inputs": np.full(self.length, self.pad_id, np.int64),
             "targets": np.full(self.length, IGNORE, np.int64),
@@ -141,6 +170,12 @@ class Packed:
             window["positions"][start:end] = np.arange(len(ids) - 1)
             start = end
         return window
+
+    def _members(self, index: int) -> list[int]:
+        while self._first_window[-1] <= index:
+            self._pack_epoch()
+        epoch = int(np.searchsorted(self._first_window, index, side="right")) - 1
+        return self._epochs[epoch][index - self._first_window[epoch]]
 
     def _pack_epoch(self) -> None:
         """Fill windows in this epoch's order, each conversation into the open window or a new one."""
@@ -173,9 +208,13 @@ class Batches(Dataset):
             world_size,
         )
 
-    def __getitem__(self, number: int) -> dict[str, Tensor]:
+    def window_numbers(self, number: int) -> range:
+        """The windows of batch `number`."""
         first = (number * self.world_size + self.rank) * self.batch_size
-        rows = [self.windows.window(first + i) for i in range(self.batch_size)]
+        return range(first, first + self.batch_size)
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        rows = [self.windows.window(index) for index in self.window_numbers(number)]
         return {key: torch.from_numpy(np.stack([row[key] for row in rows])) for key in rows[0]}
 
 
@@ -189,5 +228,6 @@ def load_batches(
         batch_size=None,
         num_workers=num_workers,
         pin_memory=pin_memory,
+        generator=torch.Generator(),  # else it would draw from the generator that dropout draws from
     )
     return iter(loader)

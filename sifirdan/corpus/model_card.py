@@ -31,10 +31,14 @@ def write_model_card(
     facts: Mapping[str, object],
     sections: Sequence[str] = (),
 ) -> None:
-    """Write README.md and the data card into a model folder that is being made. `card_from` is a
-    folder with the data card of what the model learned from."""
+    """Write README.md and the data card into a model folder that is being made and has its config.json.
+    `card_from` is a folder with the data card of what the model learned from."""
     carry_card(card_from, model)
-    page = model_card(card_from, title=title, facts=facts, sections=sections)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    library = "transformers"
+    if note := config.get("note"):  # a combination of parts that no other program loads
+        library, sections = "sifirdan", [f"## Use\n\nNote: {note}.\n", *sections]
+    page = model_card(card_from, title=title, facts=facts, sections=sections, library=library)
     runs.write_text(model / PAGE_FILE, page)
 
 
@@ -85,11 +89,12 @@ def model_card(
     facts: Mapping[str, object],
     sections: Sequence[str] = (),
     header: Sequence[str] = ("pipeline_tag: text-generation",),
+    library: str = "transformers",
 ) -> str:
     """A model folder's README.md: a header for the Hub, `facts` (training tokens, bits per byte …)
     as a table, more `sections`, and the section on training data."""
     languages = read_card(card_from).get("languages", [])  # missing in cards of older releases
-    lines = ["---", "library_name: transformers", *header]
+    lines = ["---", f"library_name: {library}", *header]
     lines += [f"language: [{', '.join(languages)}]"] if languages else []
     lines += ["license: other", "license_name: see-training-data", "---", "", f"# {title}"]
     lines += table(["what", "value"], [[name, value] for name, value in facts.items()])

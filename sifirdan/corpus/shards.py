@@ -213,6 +213,11 @@ class Shards:
         assert mask is not None, "these shards have no loss mask"
         return mask[start:end]
 
+    def document(self, index: int) -> str:
+        """The record id of document `index`."""
+        batch = int(np.searchsorted(self._first_row, index, side="right")) - 1
+        return self._batches[batch].column("document")[index - int(self._first_row[batch])].as_py()
+
     def column(self, name: str) -> list:
         """A whole column as Python values: `document`, `source` or `num_bytes`."""
         return [value for batch in self._batches for value in batch.column(name).to_pylist()]

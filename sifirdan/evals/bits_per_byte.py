@@ -1,9 +1,13 @@
-"""Bits per byte: the one number that compares models with different tokenizers.
+"""Bits per byte of whole documents: the one number that compares models with different tokenizers.
 
-Total negative log-likelihood of every token, the closing mark of each document included, divided
-once by the UTF-8 bytes of the documents' text as stored. Each document is scored on its own from
-`</s>`, so the result depends on weights and text alone. A document longer than the window is cut
+Total negative log-likelihood of every token, the closing mark of each document included where it is
+given, divided once by the UTF-8 bytes of the documents' text as stored. Each document is scored on its
+own from `</s>`, so the result depends on weights and text alone. A document longer than the window is cut
 into windows that overlap by `window - stride` tokens of context, and every token is scored once.
+
+`train` (val) and `sifirdan score` take their figure from here. The stage `evaluate` wants parts of it as
+well and takes the figure from language_model.py: the same windows, of the function below, and the same
+sum, token by token. A test holds the two equal.
 """
 
 import math

@@ -1,9 +1,9 @@
 """How well a model predicts text, taken apart: by source, by length, by place in the context; with an
-interval, and with how far its probabilities can be trusted.
+interval, and with how far its probabilities can be trusted. The stage `evaluate` reports from here.
 
-Everything is a sum over tokens that were scored once (bits_per_byte.py), divided once. Bits per byte
-compare between all models on one text; perplexities of words and characters do too, of tokens only
-within one tokenizer.
+Everything is a sum over tokens that were scored once, in the windows of bits_per_byte.py, divided once:
+`measure` gives the same bits per byte as that file, which knows no parts. Bits per byte compare between
+all models on one text; perplexities of words and characters do too, of tokens only within one tokenizer.
 """
 
 import hashlib

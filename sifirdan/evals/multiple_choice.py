@@ -8,7 +8,6 @@ tokenizer that puts a mark before every text puts one here. Texts that differ in
 only are compared as wholes in minimal pairs, not here.
 """
 
-import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -22,11 +21,20 @@ from torch import nn
 from sifirdan.corpus.loader import IGNORE
 from sifirdan.errors import DataError
 from sifirdan.evals.likelihood import BATCH_TOKENS, Piece, nats_of
+from sifirdan.evals.own_files import read_rows
+
+MIN_ITEMS = (
+    10  # for a standard error: of fewer, the spread says little, and nothing where all are right
+)
+_FORM = (
+    '{"context": …, "choices": [two or more], "answer": from 0}, or "before" and "after" in place of'
+    ' "context"'
+)
+_SEE = "docs/TASKS.md shows how an item is written"
 
 EncodeMany = Callable[[Sequence[str]], list[list[int]]]
 
 FOLDER = Path(__file__).parent
-DESCRIPTIONS = "tasks/tasks.json"
 TASKS = {
     "es_anlam": "tasks/es_anlam.jsonl",
     "cloze_son_kelime": "tasks/cloze_son_kelime.jsonl",
@@ -66,12 +74,12 @@ class Accuracy:
     """Shares of items answered rightly. `accuracy` goes by the likelihood of the whole choice,
     `_by_bytes` and `_by_tokens` divide it by the choice's size, `_over_alone` by the choice's
     likelihood without the context (GPT-3, arXiv 2005.14165; as mutual information in Holtzman et al.
-    2021, arXiv 2104.08315). `standard_error` is of `accuracy`."""
+    2021, arXiv 2104.08315). `standard_error` is of `accuracy`; None for fewer than MIN_ITEMS."""
 
     items: int
     chance: float
     accuracy: float
-    standard_error: float
+    standard_error: float | None
     accuracy_by_bytes: float
     accuracy_by_tokens: float
     accuracy_over_alone: float
@@ -84,24 +92,13 @@ def read_task(name: str) -> list[Item]:
 
 def read_items(path: Path) -> list[Item]:
     """The items of a JSON Lines file; DataError names the line of one that cannot be used."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from None
     items = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            items.append(_item(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(
-                f"{path}:{number}: is no item ({error!r})",
-                expected='{"context": …, "choices": [at least two], "answer": from 0}, or "before" and'
-                ' "after" in place of "context"',
-            ) from None
+    for place, row in read_rows(path, expected=_FORM):
+        if fault := _fault(row):
+            raise DataError(f"{place}: {fault}", expected=_FORM, todo=_SEE)
+        items.append(_item(row))
     if not items:
-        raise DataError(f"{path}: holds no item", expected="one a line")
+        raise DataError(f"{path}: holds no item", expected=_FORM, todo=_SEE)
     return items
 
 
@@ -118,22 +115,20 @@ def score_items(
     """A score for each item. `mark_id` stands before a choice alone and, if `mark_before_context`,
     before each context. What does not fit into `window` is cut from the left."""
     pairs = [(item.context, " " + choice) for item in items for choice in item.choices]
+    numbers = [number for number, item in enumerate(items, 1) for _ in item.choices]
     contexts = encode_many([context for context, _ in pairs])
     wholes = encode_many([context + choice for context, choice in pairs])
     alone = encode_many([choice for _, choice in pairs])
     lead = [mark_id] if mark_before_context else []
     pieces, sizes = [], []
-    for number, (pair, context, whole) in enumerate(zip(pairs, contexts, wholes, strict=True)):
+    for owner, (context, whole) in enumerate(zip(contexts, wholes, strict=True)):
         choice = whole[len(context) :]
-        if not choice or len(choice) > window:
-            raise DataError(
-                f"{' +'.join(pair)!r}: the choice has {len(choice)} tokens of its own",
-                expected=f"1 to {window}, the window",
-                todo="give the choice a beginning that does not melt into the context, or shorten it",
-            )
+        lengths = sorted((len(choice), len(alone[owner])))
+        if lengths[0] < 1 or lengths[1] > window:
+            raise _unscorable(numbers[owner], pairs[owner], lengths, window)
         sizes.append(len(choice))
-        pieces.append(_piece(2 * number, lead + context, choice, window))
-        pieces.append(_piece(2 * number + 1, [mark_id], alone[number], window))
+        pieces.append(_piece(2 * owner, lead + context, choice, window))
+        pieces.append(_piece(2 * owner + 1, [mark_id], alone[owner], window))
     nats = nats_of(model, pieces, 2 * len(pairs), batch_tokens=batch_tokens)
     scores, start = [], 0
     for item in items:
@@ -154,34 +149,60 @@ def score_items(
 def accuracy(scores: Sequence[ItemScore]) -> Accuracy:
     """The shares of at least one item."""
     right = [score.credit(score.nats) for score in scores]
-    spread = statistics.stdev(right) if len(right) > 1 else 0.0
+    enough = len(right) >= MIN_ITEMS
     return Accuracy(
         items=len(scores),
         chance=statistics.fmean(1 / len(score.nats) for score in scores),
         accuracy=statistics.fmean(right),
-        standard_error=spread / math.sqrt(len(right)),
+        standard_error=statistics.stdev(right) / math.sqrt(len(right)) if enough else None,
         accuracy_by_bytes=statistics.fmean(s.credit(s.nats / s.num_bytes) for s in scores),
         accuracy_by_tokens=statistics.fmean(s.credit(s.nats / s.num_tokens) for s in scores),
         accuracy_over_alone=statistics.fmean(s.credit(s.nats - s.nats_alone) for s in scores),
     )
 
 
-def _item(row: dict[str, Any]) -> Item:
+def _fault(row: dict[str, Any]) -> str:
+    """Why a row is no item; empty where it is one."""
     gap = "before" in row
-    known = {"before", "after", "choices", "answer"} if gap else {"context", "choices", "answer"}
-    if row.keys() - known:
-        raise ValueError(f"unknown keys {sorted(row.keys() - known)}")
-    context, after = row["before" if gap else "context"], row.get("after", "")
-    if not isinstance(row["choices"], list):
-        raise TypeError("choices is no list")
-    choices = tuple(choice + after for choice in row["choices"])
-    if not context or context != context.strip() or any(choice[:1].isspace() for choice in choices):
-        raise ValueError("a context is empty or ends in a space, or a choice begins with one")
-    if len(choices) < 2 or len(set(choices)) < len(choices) or not all(choices):
-        raise ValueError("choices are fewer than two, empty or twice the same")
+    needed = {"before", "choices", "answer"} if gap else {"context", "choices", "answer"}
+    if missing := sorted(needed - row.keys()):
+        return f'has no "{missing[0]}"'
+    if unknown := sorted(row.keys() - needed - ({"after"} if gap else set())):
+        return f'has the unknown key "{unknown[0]}"'
+    key = "before" if gap else "context"
+    if not isinstance(row[key], str) or not isinstance(row.get("after", ""), str):
+        return f'its "{key}" or "after" is no text'
+    if not row[key] or row[key] != row[key].strip():
+        return f'its "{key}" is empty, or begins or ends with white space'
+    choices = row["choices"]
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        return 'its "choices" are no list of texts'
+    if len(choices) < 2 or len(set(choices)) < len(choices):
+        return 'its "choices" are fewer than two, or twice the same'
+    if any(not choice or choice != choice.strip() for choice in choices):
+        return "a choice is empty, or begins or ends with white space"
     if type(row["answer"]) is not int or not 0 <= row["answer"] < len(choices):
-        raise ValueError(f"answer is {row['answer']!r}")
-    return Item(context, choices, row["answer"])
+        return f'its "answer" is no whole number from 0 to {len(choices) - 1}'
+    return ""
+
+
+def _item(row: dict[str, Any]) -> Item:
+    after = row.get("after", "")
+    choices = tuple(choice + after for choice in row["choices"])
+    return Item(row.get("before") or row["context"], choices, row["answer"])
+
+
+def _unscorable(number: int, pair: tuple[str, str], lengths: list[int], window: int) -> DataError:
+    short = lengths[0] < 1
+    return DataError(
+        f"item {number}, {' …'.join(pair)}: the choice has {lengths[0] if short else lengths[1]} tokens"
+        " of its own",
+        expected=f"1 to {window}, the window",
+        todo="begin the choice with what this tokenizer does not drop and does not join to the context,"
+        " or leave the task out"
+        if short
+        else "score this task with models of a longer context only, or shorten the choice",
+    )
 
 
 def _piece(owner: int, before: list[int], scored: list[int], window: int) -> Piece:

@@ -1,66 +1,49 @@
-"""The decoder-only transformer. Parameter names are those of a Hugging Face Llama checkpoint, so
-a saved model is one; nothing here knows of files, training or sampling.
+"""The decoder-only transformer: embedding, blocks, norm and head, out of the parts in this folder.
+
+Each part is chosen once, in a constructor: positions.py, norms.py, attention.py, mlp.py, layers.py
+(matrices, dropout), initialisation.py (starting weights), by shape.py. Parameters are named as in a
+Hugging Face Llama checkpoint; nothing here knows of files, training or sampling.
 
 Shapes: B batch, T tokens, C width (hidden_size), H query heads, K key-value heads, D head size,
 V vocabulary, L layers.
 """
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from sifirdan.errors import ConfigError
-from sifirdan.model.layers import Block, LayerCache, Linear, RMSNorm, RotaryPositions, additive
+from sifirdan.model.attention import Attention, LayerCache, additive
+from sifirdan.model.initialisation import SCHEMES
+from sifirdan.model.layers import Linear, dropout
+from sifirdan.model.mlp import MLPS
+from sifirdan.model.norms import norm
+from sifirdan.model.positions import POSITIONS, Angles, Positions
+from sifirdan.model.shape import ModelConfig, ModelShape
+
+__all__ = ["Block", "Decoder", "ModelConfig", "ModelShape", "Transformer", "segment_mask"]
 
 MAX_MASKED_LENGTH = 512  # tokens; longer windows train without a causal mask of T x T numbers
 
 
-@dataclass(frozen=True)
-class ModelShape:
-    """The sizes a user chooses."""
+class Block(nn.Module):
+    """Pre-norm decoder block: attention and MLP, each added to the residual stream."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_size: int
-    rope_theta: float
-    rms_norm_eps: float
-    tie_embeddings: bool
+    def __init__(self, shape: ModelShape, turn: Callable[[Tensor, Angles], Tensor]) -> None:
+        super().__init__()
+        width, eps, bias = shape.hidden_size, shape.rms_norm_eps, shape.bias
+        self.input_layernorm = norm(shape.norm, width, eps, bias=bias)
+        self.self_attn = Attention(shape, turn)
+        self.post_attention_layernorm = norm(shape.norm, width, eps, bias=bias)
+        self.mlp = MLPS[shape.mlp](width, shape.intermediate_size, bias=bias)
+        self.dropout = dropout(shape.dropout)
 
-    def __post_init__(self) -> None:
-        for key in ("hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads"):
-            if getattr(self, key) < 1:
-                raise ConfigError(f"model.{key} is {getattr(self, key)}", expected="1 or more")
-        if self.num_heads % self.num_kv_heads:
-            raise ConfigError(
-                f"model.num_heads is {self.num_heads} with num_kv_heads {self.num_kv_heads}",
-                expected="num_heads a multiple of num_kv_heads",
-                todo="change one of the two",
-            )
-        if self.head_size < 2 or self.head_size % 2:
-            raise ConfigError(
-                f"model.head_size is {self.head_size}",
-                expected="an even number: rotary positions turn pairs",
-                todo="change model.head_size",
-            )
-        if self.rope_theta <= 1 or self.rms_norm_eps <= 0:
-            raise ConfigError(
-                f"model.rope_theta is {self.rope_theta}, rms_norm_eps {self.rms_norm_eps}",
-                expected="rope_theta above 1, rms_norm_eps above 0",
-            )
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """A model's shape with the two sizes its tokenizer and training give it."""
-
-    vocab_size: int
-    context_length: int
-    shape: ModelShape
+    def forward(
+        self, x: Tensor, angles: Angles, mask: Tensor | None, cache: LayerCache | None
+    ) -> Tensor:
+        x = x + self.dropout(self.self_attn(self.input_layernorm(x), angles, mask, cache))
+        return x + self.dropout(self.mlp(self.post_attention_layernorm(x)))  # (B, T, C)
 
 
 class Decoder(nn.Module):
@@ -70,22 +53,15 @@ class Decoder(nn.Module):
         super().__init__()
         shape = config.shape
         self.embed_tokens = nn.Embedding(config.vocab_size, shape.hidden_size)
-        self.rotary = RotaryPositions(shape.head_size, config.context_length, shape.rope_theta)
+        self.positions: Positions = POSITIONS[shape.positions](shape, config.context_length)
+        self.dropout = dropout(shape.dropout)
         length = min(config.context_length, MAX_MASKED_LENGTH)
         causal = additive(torch.ones(length, length, dtype=torch.bool).tril())
         self.register_buffer("causal", causal, persistent=False)
         self.layers = nn.ModuleList(
-            Block(
-                hidden_size=shape.hidden_size,
-                intermediate_size=shape.intermediate_size,
-                num_heads=shape.num_heads,
-                num_kv_heads=shape.num_kv_heads,
-                head_size=shape.head_size,
-                norm_eps=shape.rms_norm_eps,
-            )
-            for _ in range(shape.num_layers)
+            Block(shape, self.positions.turn) for _ in range(shape.num_layers)
         )
-        self.norm = RMSNorm(shape.hidden_size, shape.rms_norm_eps)
+        self.norm = norm(shape.norm, shape.hidden_size, shape.rms_norm_eps, bias=shape.bias)
 
     def forward(
         self,
@@ -94,17 +70,19 @@ class Decoder(nn.Module):
         mask: Tensor | None = None,
         cache: list[LayerCache] | None = None,
     ) -> Tensor:
-        """embedded (B, T, C), positions (B or 1, T) -> final hidden states (B, T, C). The lookup
-        stays outside: its compiled backward would add atomically and give other bits each run."""
-        cos, sin = self.rotary(positions, embedded.dtype)
+        """embedded (B, T, C), positions (B or 1, T) -> final hidden states (B, T, C). The lookups
+        stay outside, in `Transformer.embed`: their compiled backward would add atomically and give
+        other bits each run."""
+        angles = self.positions.angles(positions, embedded.dtype)
         length, causal = embedded.shape[1], self.get_buffer("causal")
         trains_on_cpu = embedded.requires_grad and embedded.device.type == "cpu"
         if mask is None and trains_on_cpu and length <= len(causal):
             mask = causal[:length, :length]  # ready-made: a comparison would not compile to vectors
         hidden = embedded
         for index, layer in enumerate(self.layers):
-            hidden = layer(hidden, cos, sin, mask, cache[index] if cache else None)
-        return self.norm(hidden)
+            hidden = layer(hidden, angles, mask, cache[index] if cache else None)
+        final: Tensor = self.norm(hidden)
+        return final
 
 
 class Transformer(nn.Module):
@@ -118,9 +96,20 @@ class Transformer(nn.Module):
         if config.shape.tie_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def embed(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """ids (B, T) -> (B, T, C) in `dtype`, which the whole forward pass then runs in."""
-        return self.model.embed_tokens(ids).to(dtype)
+    def embed(
+        self,
+        ids: Tensor,
+        dtype: torch.dtype = torch.float32,
+        positions: Tensor | None = None,
+    ) -> Tensor:
+        """ids (B, T) -> (B, T, C) in `dtype`, which the whole forward pass then runs in: the tables
+        of tokens and, where they are added, of positions (B or 1, T), by default 0 … T-1."""
+        self._require_room(ids.shape[1])
+        if positions is None:
+            positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        embedded = self.model.positions(self.model.embed_tokens(ids), positions)
+        dropped: Tensor = self.model.dropout(embedded.to(dtype))
+        return dropped
 
     def forward(
         self,
@@ -135,12 +124,13 @@ class Transformer(nn.Module):
         `mask` (B or 1, 1, T, S), added to the scores (see `additive`), defaults to causal."""
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)[None]
-        return self.lm_head(self.model(self.embed(ids, dtype), positions, mask, cache))
+        return self.lm_head(self.model(self.embed(ids, dtype, positions), positions, mask, cache))
 
     def new_cache(
         self, batch: int, room: int, dtype: torch.dtype = torch.float32
     ) -> list[LayerCache]:
         """An empty cache for `room` tokens a sequence."""
+        self._require_room(room)
         shape = self.config.shape
         like = self.lm_head.weight.detach().to(dtype)[:1]
         return [
@@ -148,27 +138,21 @@ class Transformer(nn.Module):
             for _ in range(shape.num_layers)
         ]
 
-    @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """Starting weights: embedding N(0, 0.8) and a nearly silent head N(0, 0.001) (modded-nanogpt,
-        nanochat; one shared N(0, 0.02) table when tied), matrices N(0, 0.5/√fan_in), and zero for
-        the two that write into the residual stream, so that every block starts as the identity."""
-        tied = self.config.shape.tie_embeddings
-        for name, parameter in self.named_parameters():
-            if name.endswith("norm.weight"):
-                parameter.fill_(1.0)
-            elif name.endswith(("o_proj.weight", "down_proj.weight")):
-                parameter.zero_()
-            elif name == "model.embed_tokens.weight":
-                parameter.normal_(0.0, 0.02 if tied else 0.8, generator=generator)
-            elif name == "lm_head.weight":
-                parameter.normal_(0.0, 0.001, generator=generator)
-            else:
-                parameter.normal_(0.0, 0.5 / math.sqrt(parameter.shape[1]), generator=generator)
+        """Starting weights, by the scheme `init` of the shape."""
+        SCHEMES[self.config.shape.init](self, self.config.shape, generator)
 
     def num_parameters(self) -> int:
         """Every weight once, a tied one too."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def _require_room(self, length: int) -> None:
+        if length > self.config.context_length:
+            raise ConfigError(
+                f"{length} tokens do not fit the model's context",
+                expected=f"at most {self.config.context_length}: it knows no positions beyond",
+                todo="shorten the text, or train with a larger train.context_length",
+            )
 
 
 def segment_mask(segments: Tensor) -> Tensor:

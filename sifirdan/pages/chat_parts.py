@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sifirdan.compare.measures import ANSWERS
 from sifirdan.pages.charts import Point, point_rows
 from sifirdan.pages.figures import bar, details, digits, escaped, percent, row, sample_text, table
 from sifirdan.pages.first_screen import metric_value
@@ -11,23 +12,6 @@ SETS = {
     "known": "words it was pretrained on, never asked about in tuning",
     "unseen": "words whose entries it has never seen",
     "handwritten": "short talk, in wordings that tuning did not show",
-}
-CHECKS = {
-    "questions": "questions asked",
-    "stopped_share": "answers that end by themselves",
-    "one_sentence_share": "answers of one whole sentence",
-    "well_formed_share": "answers in good form: capital, closing mark, nothing said twice",
-    "distinct_share": "different answers, of all answers",
-    "control_text_share": "answers with marks of the dialogue in them",
-    "own_question_share": "own question's answer likelier than another's (chance 50 %)",
-    "own_question_share_any_wording": "the same, whatever the wording",
-    "exact_match_share": "answers equal to the right one",
-    "shifted_exact_match_share": "… its answer to another question",
-    "blind_exact_match_share": "… the best answer that does not see the question",
-    "partial_match": "words shared with the right answer (F1)",
-    "shifted_partial_match": "… of its answer to another question",
-    "blind_partial_match": "… of the best answer that does not see the question",
-    "nats_per_target": "nats per token of the right answer",
 }
 SHOWN = 24  # answers beside the dictionary's
 
@@ -97,10 +81,10 @@ def _checks(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     if not groups:
         return
     keys = dict.fromkeys(k for one in groups.values() for k, v in one.items() if isinstance(v, int | float))  # fmt: skip
-    ordered = [key for key in CHECKS if key in keys] + [key for key in keys if key not in CHECKS]
+    ordered = [key for key in ANSWERS if key in keys] + [key for key in keys if key not in ANSWERS]
     rows = [
         [
-            CHECKS.get(key, _words(key)),
+            ANSWERS.get(key, _words(key)),
             *(metric_value(key, one.get(key)) for one in groups.values()),
         ]
         for key in ordered
@@ -137,7 +121,7 @@ def _types(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             columns = list(dict.fromkeys(column for value in part.values() for column in value))
             yield details(
                 table(
-                    ["type", *(_words(column) for column in columns)],
+                    ["type", *(ANSWERS.get(column, _words(column)) for column in columns)],
                     [
                         [_words(kind), *(metric_value(c, value.get(c)) for c in columns)]
                         for kind, value in part.items()
@@ -173,7 +157,7 @@ def _type_points(rows: Mapping[str, Mapping[str, Mapping[str, Any]]], names: lis
     ]
     mark = 50 if best == "own_question_share" else None
     return (
-        f'<p class="from">{escaped(CHECKS.get(best, _words(best)))}</p><p class="legend">{key}</p>'
+        f'<p class="from">{escaped(ANSWERS.get(best, _words(best)))}</p><p class="legend">{key}</p>'
         + point_rows(drawn, low=0, high=100, unit="of answers", mark=mark)
     )
 

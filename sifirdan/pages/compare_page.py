@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sifirdan.compare.comparison import Comparison, MetricRow, RunRecord
+from sifirdan.compare.comparison import NOISE_UNKNOWN, Comparison, MetricRow, RunRecord
 from sifirdan.compare.measures import find
 from sifirdan.pages.charts import COLOURS, Point, Series, line_chart, nice_ticks, point_rows
 from sifirdan.pages.figures import (
@@ -24,8 +24,9 @@ from sifirdan.pages.figures import (
 from sifirdan.pages.first_screen import (
     metric_difference,
     metric_value,
+    metric_values,
+    noise_words,
     row_verdict,
-    told_verdict,
     verdict,
 )
 
@@ -39,7 +40,7 @@ CURVES = (  # stage, key, title, unit
 MOST_SAMPLES = 6
 MOST_ROWS = 24  # of a stage, before the fold
 STAGES = {"evaluate_base": "Base model", "evaluate_chat": "Chat model"}  # headings
-VERDICTS = ("better", "worse", "within noise", "equal", "changed", "not compared")
+VERDICTS = ("better", "worse", NOISE_UNKNOWN, "within noise", "equal", "changed", "not compared")
 
 
 def compare_page(comparison: Comparison) -> str:
@@ -69,17 +70,19 @@ def _first_screen(comparison: Comparison) -> Iterator[str]:
     yield '<p class="eyebrow">sifirdan · comparison of runs</p>'
     yield f"<h1>{len(comparison.runs)} runs side by side</h1>"
     yield f'<p class="lead">{names} against <b>{escaped(first.name)}</b>.</p>'
+    yield "".join(f"<p>{escaped(one)}</p>" for one in comparison.same)
     yield "".join(f'<p class="refusal">{escaped(one)}</p>' for one in comparison.refusals)
     yield '<div class="first"><div><div class="card"><h2>How good</h2>'
     yield from _headline(comparison)
     yield '</div></div><div><div class="card"><h2>Verdicts</h2>'
     for place, run in enumerate(others):
-        told = Counter(told_verdict(one, place) for one in comparison.metrics)
-        ranked = sorted(told, key=lambda one: (VERDICTS.index(one[1].rstrip("*")), one[1]))
-        counts = " ".join(verdict(look, f"{told[look, said]} {said}") for look, said in ranked)
+        told = Counter(one.verdicts[place] for one in comparison.metrics)
+        ranked = sorted(told, key=VERDICTS.index)
+        counts = " ".join(verdict(word, f"{told[word]} {word}") for word in ranked)
         yield f'<div class="stand"><span>{_run_name(place + 1, run)}</span><span class="num">{counts}</span></div>'
     if not others:
         yield "<p>One run alone: nothing to compare.</p>"
+    yield noise_words(comparison.metrics)
     changed = [*comparison.params, *comparison.data]
     yield f"<p>{_count(len(comparison.params), 'parameter')} and {_count(len(comparison.data), 'folder')} differ.</p>"
     if changed:
@@ -95,7 +98,10 @@ def _headline(comparison: Comparison) -> Iterator[str]:
         yield "<p>The runs share no number.</p>"
         return
     (one,) = rows
-    yield f'<p id="headline">{escaped(one.label)}; {"lower" if one.lower_is_better else "higher"} is better.</p>'
+    better = f"{'lower' if one.lower_is_better else 'higher'} is better"
+    if "not compared" in one.verdicts:
+        better += ", but not all of these may be compared"
+    yield f'<p id="headline">{escaped(one.label)}; {better}.</p>'
     there = [value for value in one.values if value is not None and math.isfinite(value)]
     if not there:
         return
@@ -118,7 +124,7 @@ def _headline(comparison: Comparison) -> Iterator[str]:
     yield (
         '<p class="soft">Whiskers: one standard deviation between seeds.</p>'
         if one.sigma
-        else '<p class="soft">The noise between seeds is not known: <code>sifirdan noise</code> measures it.</p>'
+        else '<p class="soft">The noise between seeds of this number is not known.</p>'
     )
 
 
@@ -153,11 +159,11 @@ def _changes_section(comparison: Comparison) -> Iterator[str]:
 def _curves_section(runs: Sequence[RunRecord]) -> Iterator[str]:
     drawn = []
     for stage, key, title, unit in CURVES:
-        batches = [run.params.get(f"{stage}.batch_tokens") for run in runs if run.curves.get(stage)]
-        tokens = stage == "train" and all(batches)
+        sizes = [_size(run.params.get(f"{stage}.batch_tokens")) for run in runs]
+        tokens = stage == "train" and all(n for n, run in zip(sizes, runs, strict=True) if run.curves.get(stage))  # fmt: skip
         lines = []
-        for run in runs:
-            each = float(run.params.get(f"{stage}.batch_tokens") or 1) if tokens else 1.0
+        for run, size in zip(runs, sizes, strict=True):
+            each = size if tokens and size else 1.0
             points = [(p["step"] * each, p[key]) for p in run.curves.get(stage, ()) if key in p]
             lines.append(Series(run.name, points))
         drawn.append(
@@ -165,6 +171,14 @@ def _curves_section(runs: Sequence[RunRecord]) -> Iterator[str]:
         )
     if any(drawn):
         yield f'<div class="charts">{"".join(drawn)}</div>'
+
+
+def _size(value: Any) -> float | None:
+    """A number of tokens, also out of MLflow, which keeps it as text; None for anything else."""
+    try:
+        return max(0.0, float(value)) or None
+    except (TypeError, ValueError):
+        return None
 
 
 def _numbers_section(comparison: Comparison) -> Iterator[str]:
@@ -189,16 +203,16 @@ def _numbers_section(comparison: Comparison) -> Iterator[str]:
         if rest:
             more = table(head, [_number_row(one) for one in rest], wide=(0, *wide), numbers=numbers)
             yield details(more, f"{len(rest)} {'more' if shown else 'numbers'}")
-    if any(
-        one.sigma is None and {*one.verdicts} & {"better", "worse"} for one in comparison.metrics
-    ):
-        yield "<p>* The noise of this number is not known: the difference may be chance.</p>"
 
 
 def _is_told(one: MetricRow) -> bool:
     """Whether a number stands before the fold: a headline, or one that got better or worse."""
     measure = find(one.name)
-    return measure is None or measure.headline or bool({*one.verdicts} & {"better", "worse"})
+    return (
+        measure is None
+        or measure.headline
+        or bool({*one.verdicts} & {"better", "worse", NOISE_UNKNOWN})
+    )
 
 
 def _label(one: MetricRow) -> str:
@@ -211,11 +225,12 @@ def _label(one: MetricRow) -> str:
 
 def _number_row(one: MetricRow) -> list[Any]:
     first, *others = one.values
-    cells: list[Any] = [_label(one), metric_value(one.name, first)]
+    said = metric_values(one.name, one.values)
+    cells: list[Any] = [_label(one), said[0]]
     for place, (value, word) in enumerate(zip(others, one.verdicts, strict=True)):
         told = word not in ("not compared", "equal") and first is not None and value is not None
         change = f" ({metric_difference(one.name, first, value)})" if told else ""
-        cells.append(Html(f"{metric_value(one.name, value)}{change} {row_verdict(one, place)}"))
+        cells.append(Html(f"{said[place + 1]}{change} {row_verdict(one, place)}"))
     spread = None
     if one.sigma is not None:
         share = metric_value(one.name, 0.5).endswith("%")

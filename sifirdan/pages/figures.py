@@ -158,7 +158,7 @@ def percent(part: float, whole: float = 1) -> str:
 
 def digits(value: float | None) -> str:
     """A number to as many digits as a reader can use: 74153 -> '74,153', 68.2087 -> '68.2',
-    1.54604 -> '1.546', 0.00041 -> '0.00041'."""
+    1.54604 -> '1.546', 0.00041 -> '0.00041', 0.0000851 -> '0.000085'."""
     if value is None:
         return "–"
     if isinstance(value, int):
@@ -170,7 +170,11 @@ def digits(value: float | None) -> str:
         return f"{value:,.0f}"
     if size >= 10:
         return f"{value:.1f}"
-    return f"{value:.3f}" if size >= 0.01 or value == 0 else f"{value:.2g}"
+    if size >= 0.01 or value == 0:
+        return f"{value:.3f}"
+    if size < 1e-6:
+        return "under 0.000001" if value > 0 else "over −0.000001"
+    return f"{value:.{1 - math.floor(math.log10(size))}f}"
 
 
 def setting(value: Any) -> str:

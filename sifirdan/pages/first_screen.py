@@ -1,9 +1,16 @@
 """The first screen of a model's page: how good, against what, what changed. The rest is model_page.py."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Sequence
 
-from sifirdan.compare.comparison import Comparison, MetricRow
+from sifirdan.compare.comparison import (
+    NOISE_UNKNOWN,
+    Comparison,
+    MetricRow,
+    noise_command,
+    noise_hint,
+)
+from sifirdan.compare.measures import apart
 from sifirdan.pages.figures import (
     bar,
     digits,
@@ -66,7 +73,9 @@ def metric_difference(name: str, before: float | None, after: float | None) -> s
         return f"{sign}{abs(100 * change):.1f} points"
     places = 3 if max(abs(before), abs(after)) < 10 else 1
     said = f"{abs(change):,.{places}f}"
-    return f"{sign}{digits(abs(change)) if change and not float(said.replace(',', '')) else said}"
+    if change and not float(said.replace(",", "")):
+        said = digits(abs(change))
+    return f"{sign}{' ' if said.startswith('under') else ''}{said}"
 
 
 def verdict(word: str, said: str = "") -> str:
@@ -77,15 +86,18 @@ def verdict(word: str, said: str = "") -> str:
 
 def row_verdict(one: MetricRow, place: int = 0) -> str:
     """What a metric's row says of the run at `place` after the first, as a label."""
-    return verdict(*told_verdict(one, place))
+    return verdict(one.verdicts[place], one.told(place))
 
 
-def told_verdict(one: MetricRow, place: int = 0) -> tuple[str, str]:
-    """The look of a verdict and its words. A difference whose noise is not known gets a star and no
-    colour."""
-    word = one.verdicts[place]
-    unsure = word in ("better", "worse") and not one.sigma
-    return ("changed", f"{word}*") if unsure else (word, word)
+def metric_values(name: str, values: Sequence[float | None]) -> list[str]:
+    """Numbers of one row as people read them, in as many digits as show that they differ."""
+    said = [metric_value(name, value) for value in values]
+    there = {value for value in values if value is not None}
+    if len({*said} - {"–"}) == len(there) or not all(map(math.isfinite, there)):
+        return said
+    factor, unit = (100, " %") if metric_value(name, 0.5).endswith("%") else (1, "")
+    raised = [None if value is None else factor * value for value in values]
+    return ["–" if text == "-" else f"{text}{unit}" for text in apart(raised)]
 
 
 def _header(facts: ModelFacts) -> str:
@@ -95,11 +107,12 @@ def _header(facts: ModelFacts) -> str:
     if "parameters" in train:
         title += f": {large(train['parameters'])} parameters"
     said = []
-    if "num_hidden_layers" in shape:
+    if layers := shape.get("num_hidden_layers") or shape.get("n_layer"):  # of a GPT-2
+        width = shape.get("hidden_size") or shape.get("n_embd")
+        window = shape.get("max_position_embeddings") or shape.get("n_positions")
         said.append(
-            f"A Turkish language model of {shape['num_hidden_layers']} layers and width {shape.get('hidden_size')},"
-            f" with a vocabulary of {digits(shape.get('vocab_size'))} and a window of"
-            f" {shape.get('max_position_embeddings')} tokens."
+            f"A Turkish language model of {layers} layers and width {width},"
+            f" with a vocabulary of {digits(shape.get('vocab_size'))} and a window of {window} tokens."
         )
     if "tokens" in train:
         said.append(
@@ -123,17 +136,17 @@ def _how_good(facts: ModelFacts) -> str:
     rest = [(name, val[key]) for key, name in YARDSTICKS.items() if key in val]
     nearest = min(rest, key=lambda entry: entry[1]) if rest else None
     words = (
-        f"It needs {bits:.2f} bits to say the next byte of Turkish text that it has never seen. "
+        f"On average it needs {bits:.2f} bits to say the next byte of Turkish text that it has never seen. "
         + (
-            f"A blind guess needs 8, {nearest[0]} {nearest[1]:.2f}; lower is better."
+            f"A blind guess needs 8, {nearest[0]} {nearest[1]:.2f}{_why(nearest[0], rest)}; lower is better."
             if nearest
             else f"A blind guess needs 8, so it says the text in {100 * bits / BLIND:.0f} % of the space; lower is better."
         )
     )
-    spread = ""
+    documents = f"{digits(val.get('documents'))} held-out documents"
+    spread = documents
     if "low" in val and "high" in val:
-        spread = f"95 % interval {val['low']:.3f} to {val['high']:.3f}, over "
-    spread += f"{digits(val.get('documents'))} held-out documents"
+        spread = f"95 % interval {val['low']:.3f} to {val['high']:.3f} for other texts like the {documents}"
     if "token_perplexity" in val:
         spread += f" · token perplexity {digits(val['token_perplexity'])}"
     bars = [("this model", bits, ""), *((name, value, "plain") for name, value in rest)]
@@ -141,7 +154,7 @@ def _how_good(facts: ModelFacts) -> str:
     if facts.name == "chat" and before is not None:
         bars.insert(1, ("before tuning", before, "plain"))
     shown = _shown(facts.against, f"evaluate_{facts.name}.val.bits_per_byte")
-    if shown:
+    if shown and not is_reference(facts):
         bars.insert(1, ("the reference", shown, "plain"))
     bars.append(("a blind guess", BLIND, "plain"))
     drawn = "".join(
@@ -155,13 +168,22 @@ def _how_good(facts: ModelFacts) -> str:
     )
 
 
+def _why(nearest: str, rest: Sequence[tuple[str, float]]) -> str:
+    """Half a sentence where a compressor beats the frequencies of tokens."""
+    if nearest == YARDSTICKS["unigram_bits_per_byte"] or len(rest) < 2:
+        return ""
+    return " (it also finds what comes again, whole entries and phrases; single frequencies do not)"
+
+
 def _standing_of(facts: ModelFacts) -> str:
     """The verdict on the headline number itself."""
-    for one in facts.against.metrics if facts.against else ():
+    for one in facts.against.metrics if facts.against and not is_reference(facts) else ():
         if one.name == f"evaluate_{facts.name}.val.bits_per_byte":
-            look, said = told_verdict(one)
-            decided = one.verdicts[0] in ("better", "worse")
-            return verdict(look, f"{said} than the reference" if decided else said)
+            told = one.told(0).replace(f"{NOISE_UNKNOWN}, ", "")
+            if told.rsplit(" ", 1)[-1] not in ("better", "worse"):
+                return verdict(told)
+            rest = f", {NOISE_UNKNOWN}" if one.verdicts[0] == NOISE_UNKNOWN else ""
+            return verdict(one.verdicts[0], f"{told} than the reference{rest}")
     return ""
 
 
@@ -181,6 +203,13 @@ def _against_what(facts: ModelFacts) -> str:
             " later pages compare with.</p>",
         )
     name = facts.against.runs[0].name
+    if is_reference(facts):
+        return _card(
+            "Against what",
+            f"<p>This run is the reference itself, <b>{escaped(name)}</b>: the same parameters, data and"
+            " numbers. Later runs are compared with it.</p>",
+        )
+    same = "".join(f'<p class="soft">{escaped(one)}</p>' for one in facts.against.same)
     refusals = "".join(f'<p class="refusal">{escaped(one)}</p>' for one in facts.against.refusals)
     compared = [one for one in facts.against.metrics if one.verdicts != ("not compared",)]
     if not compared and not refusals:
@@ -188,34 +217,48 @@ def _against_what(facts: ModelFacts) -> str:
     rows = "".join(_standing(one) for one in compared)
     return _card(
         "Against what",
-        f"<p>The reference run: <b>{escaped(name)}</b></p>{refusals}{rows}{_noise_words(facts.noise)}",
+        f"<p>The reference run: <b>{escaped(name)}</b></p>{same}{refusals}{rows}{_noise_words(facts)}",
     )
 
 
 def _standing(one: MetricRow) -> str:
     before, after = one.values
+    said = metric_values(one.name, one.values)
     change = f" ({metric_difference(one.name, before, after)})" if before != after else ""
     return (
         f'<div class="stand"><span>{escaped(one.label)}</span>{row_verdict(one)}'
-        f'<span class="num">{metric_value(one.name, before)} → <b>{metric_value(one.name, after)}</b>'
+        f'<span class="num">{said[0]} → <b>{said[1]}</b>'
         f"{change}</span></div>"
     )
 
 
-def _noise_words(noise: Mapping[str, Any] | None) -> str:
-    if not noise or not noise.get("sigma"):
-        return (
-            '<p class="soft">* How much chance alone changes is not known: '
-            "<code>sifirdan noise</code> measures it.</p>"
-        )
-    seeds = len(noise.get("seeds", ()))
-    tokens = noise.get("params", {}).get("train.tokens")
+def is_reference(facts: ModelFacts) -> bool:
+    """Whether this run is the reference itself, so that nothing is to be compared."""
+    found = facts.against
+    if found is None or found.params or found.data or found.refusals:
+        return False
+    return bool(found.metrics) and {row.verdicts for row in found.metrics} == {("equal",)}
+
+
+def noise_words(rows: Sequence[MetricRow]) -> str:
+    """The hint for rows whose noise is not known; empty where there is none."""
+    command = noise_command(rows)
+    hint = noise_hint(rows, "\0").split("\0")
+    return f'<p class="soft">{f"<code>{command}</code>".join(hint)}.</p>' if command else ""
+
+
+def _noise_words(facts: ModelFacts) -> str:
+    hint = noise_words(facts.against.metrics if facts.against else ())
+    if not facts.noise or not facts.noise["sigma"]:
+        return hint
+    seeds, tokens = len(facts.noise["seeds"]), facts.noise["params"].get("train.tokens")
     where = f" of a run with {large(tokens)} tokens" if tokens else ""
-    return f'<p class="soft">Noise: {seeds} seeds{where}. A difference that they explain (95 %) is noise.</p>'
+    said = f"Noise: {seeds} seeds{where}. A difference that they explain (95 %) is noise."
+    return f'<p class="soft">{said}</p>{hint}'
 
 
 def _what_changed(facts: ModelFacts) -> str:
-    if facts.against is None:
+    if facts.against is None or is_reference(facts):
         return ""
     changes = [
         f"<li><code>{escaped(key)}</code> {escaped(setting(old))} → <b>{escaped(setting(new))}</b></li>"

@@ -22,7 +22,7 @@ def index_page(
     """`card` is the summary as plain text, `links` are labels by relative address, in the order shown,
     `metrics` the content of each stage's metrics file."""
     ways = "".join(
-        f'<a href="{escaped(target)}"><b>{escaped(_page_name(target))}</b>{escaped(label)}</a>'
+        f'<a href="{escaped(target)}"><b>{escaped(label)}</b><span class="soft">{escaped(_page_name(target))}</span></a>'
         for target, label in links.items()
     )
     tables = "".join(
@@ -54,8 +54,10 @@ def _page_name(target: str) -> str:
 
 def _headlines(metrics: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     numbers = {f"{stage}.{key}": v for stage, one in metrics.items() for key, v in flat(one)}
+    ends = [numbers.get(f"evaluate_base.val.{end}") for end in ("low", "high")]
+    spread = "" if None in ends else f" (95 % interval {digits(ends[0])} to {digits(ends[1])})"
     wanted = (
-        ("evaluate_base.val.bits_per_byte", digits, "bits per byte of held-out text, models/base"),
+        ("evaluate_base.val.bits_per_byte", digits, f"bits per byte of held-out text, models/base{spread}"),
         ("evaluate_base.minimal_pairs.accuracy", percent, "of minimal pairs right (chance 50 %)"),
         ("evaluate_chat.questions.known.own_question_share", percent, "tell their own question's answer, models/chat"),
         ("train.parameters", large, "parameters"),

@@ -3,16 +3,14 @@
 A file that is not there leaves its part of the page out; a damaged one is an error.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 from sifirdan.compare.comparison import FOLDERS, Comparison, RunRecord
 from sifirdan.compare.measures import flat
-from sifirdan.errors import DataError
 from sifirdan.pages.standing import against
 
 # The folder behind each input that a manifest names.
@@ -31,7 +29,8 @@ TRAINING = {"base": ("train",), "chat": ("train", "finetune")}  # stages behind 
 class ModelFacts:
     """`name` is "base" or "chat". `config` is the model's config.json, `metrics` the metrics file of
     each stage. `batch_tokens` are tokens a step, by stage; `samples` the lines of samples.jsonl,
-    `bins` those of the calibration on val.
+    `bins` those of the calibration on val, `pair_baselines` what frequencies would get of each phenomenon
+    of the minimal pairs, by kind of frequency.
     `folders` are manifest hashes by folder, in the order of the pipeline; `params` are flat, by dotted
     name. `code` says with which code, a name and a hash or version. `against` compares the reference
     run (first) with this one; `noise` is the content of reference/noise.json."""
@@ -43,6 +42,7 @@ class ModelFacts:
     batch_tokens: Mapping[str, int] = field(default_factory=dict)
     samples: Sequence[Mapping[str, Any]] = ()
     bins: Sequence[Mapping[str, float]] = ()
+    pair_baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     data_card: Mapping[str, Any] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -62,12 +62,12 @@ def collect(
     metrics: Mapping[str, Mapping[str, Any]],
     reports: Path,
     models: Path,
-    reference: Mapping[str, Any] | None,
+    reference: RunRecord | None,
     noise: Mapping[str, Any] | None,
     code: Mapping[str, str] | None = None,
 ) -> ModelFacts:
     """Read what a page about models/NAME needs. `metrics` is the content of each stage's metrics file,
-    `reference` and `noise` those of reference/run.json and reference/noise.json, None where there
+    `noise` that of reference/noise.json and `reference` the run in reference/run.json, None where there
     is none; `code` is shown as it is given."""
     made = {
         "clean": reports / "corpus",
@@ -82,10 +82,10 @@ def collect(
     params = {f"{s}.{k}": v for s, m in manifests.items() for k, v in flat(m.get("params", {}))}  # fmt: skip
     folders = _folders(manifests, made)
     curves = {
-        stage: [unspelled(point) for point in read_lines(reports / stage / "curve.jsonl")]
+        stage: [unspelled(point) for point in _lines(reports / stage / "curve.jsonl")]
         for stage in TRAINING[name]
     }
-    samples = read_lines(made["evaluate"] / "samples.jsonl")
+    samples = _lines(made["evaluate"] / "samples.jsonl")
     metrics = unspelled(metrics)
     this = RunRecord("this run", params, metrics, curves, folders, ())
     return ModelFacts(
@@ -100,6 +100,7 @@ def collect(
         },
         samples=samples,
         bins=read_json(made["evaluate"] / "calibration.json").get("val", []),
+        pair_baselines=read_json(made["evaluate"] / "pair_baselines.json"),
         data_card=read_json(models / name / "data_card.json"),
         folders=folders,
         params=params,
@@ -109,7 +110,7 @@ def collect(
             for package, version in sorted(manifest.get("versions", {}).items())
         },
         code=code or {},
-        against=against(_record(reference), this, noise, name) if reference else None,
+        against=against(reference, this, noise, name) if reference else None,
         noise=noise,
     )
 
@@ -129,17 +130,6 @@ def _folders(
     return {folder: found[folder] for folder in FOLDERS if folder in found}
 
 
-def _record(reference: Mapping[str, Any]) -> RunRecord:
-    return RunRecord(
-        name=str(reference.get("name", "reference")),
-        params=reference.get("params", {}),
-        metrics=reference.get("metrics", {}),
-        curves={},
-        hashes=reference.get("hashes", {}),
-        samples=(),
-    )
-
-
 def unspelled(value: Any) -> Any:
     """Metrics with their "nan", "inf" and "-inf", which JSON cannot hold, as numbers again."""
     if isinstance(value, Mapping):
@@ -149,25 +139,12 @@ def unspelled(value: Any) -> Any:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file; empty where there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: is damaged", expected="a JSON object", todo="dvc repro -f report")
-    return content
+    return (
+        json_files.read_object(path, todo="dvc repro, which restores it") if path.is_file() else {}
+    )
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; empty where there is none."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except ValueError:
-        raise DataError(
-            f"{path}: is damaged", expected="a JSON object a line", todo="dvc repro -f report"
-        ) from None
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return (
+        json_files.read_lines(path, todo="dvc repro, which restores it") if path.is_file() else []
+    )

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sifirdan.compare.measures import in_words
 from sifirdan.pages.charts import (
     Point,
     Series,
@@ -69,7 +70,11 @@ def model_page(facts: ModelFacts) -> str:
         ("Held-out text", "text", _text_section(scores)),
         ("Length and context", "context", _context_section(scores)),
         ("Calibration", "calibration", _calibration_section(scores, facts.bins)),
-        ("Minimal pairs", "pairs", _pairs_section(scores.get("minimal_pairs", {}))),
+        (
+            "Minimal pairs",
+            "pairs",
+            _pairs_section(scores.get("minimal_pairs", {}), facts.pair_baselines),
+        ),
         ("Tasks", "tasks", _tasks_section(scores.get("tasks", {}))),
         (
             "Chat",
@@ -178,7 +183,12 @@ def _context_section(scores: Mapping[str, Any]) -> Iterator[str]:
         yield "<figure><figcaption>Bits per byte by length of the document</figcaption>"
         yield _split_legend({split for split, _, _ in named})
         yield f"{_by_name(named, 'bits per byte')}</figure>"
-    names = list(dict.fromkeys(name for by_place in places.values() for name in by_place))
+    # by their lower ends: "128-255" is 128, and the last group ends where the window does
+    starts = {
+        split: {name.removeprefix("from ").split("-")[0]: bits for name, bits in by_place.items()}
+        for split, by_place in places.items()
+    }
+    names = list(dict.fromkeys(name for by_place in starts.values() for name in by_place))
     yield line_chart(
         "Bits per token by place in the context",
         [
@@ -186,12 +196,14 @@ def _context_section(scores: Mapping[str, Any]) -> Iterator[str]:
                 SPLITS[split],
                 [(float(names.index(name)), bits) for name, bits in by_place.items()],
             )
-            for split, by_place in places.items()
+            for split, by_place in starts.items()
         ],
-        x_label="tokens since the start of the window",
+        x_label="tokens seen before, from",
         y_label="bits per token",
         x_names={float(n): name for n, name in enumerate(names)},
-        note="It falls as long as the model makes use of what stands further back.",
+        note="Other text stands at each place: every document has a beginning, but only long ones reach far."
+        " So a line may rise where the text is harder, in speeches behind dictionary entries, say, and a rise"
+        " or a fall alone does not show how much the model makes of what stands further back.",
     )
     yield "</div>"
 
@@ -219,48 +231,64 @@ def _calibration_section(
     yield "</div>"
 
 
-def _pairs_section(pairs: Mapping[str, Any]) -> Iterator[str]:
+def _pairs_section(
+    pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]
+) -> Iterator[str]:
     if "accuracy" not in pairs:
         return
     error = _plus_minus(pairs.get("standard_error"))
+    marks = (
+        "The dashed line is the best that needs no rule: guessing (50 %), or taking the more frequent words or tokens,"
+        " or fewer of them, as counted in the training text"
+        if baselines
+        else "The dashed line is guessing (50 %); inside words, frequencies alone get more"
+    )
     yield (
         f"<p>Of two sentences that differ in one place, one right and one wrong, the model finds the right one"
-        f" likelier in <b>{percent(pairs['accuracy'])}{error}</b> of the pairs. Chance is 50 % (dashed); whiskers are"
-        " 95 % intervals. Grey: not told apart from chance.</p>"
+        f" likelier in <b>{percent(pairs['accuracy'])}{error}</b> of the pairs. {marks}. Whiskers and ± are 95 %"
+        " intervals; grey: not above the dashed line for certain. Inside one word the order of words is no help, so a"
+        " model of shuffled words can do as well there.</p>"
     )
     ranked = sorted(
         pairs.get("phenomena", {}).items(), key=lambda item: (-item[1]["accuracy"], item[0])
     )
     if not ranked:
         return
-    rows = []
+    rows, best = [], []
     for name, one in ranked:
-        point = _share_point(one, 0.5)
-        rows.append((_words(name), [point], percent(one["accuracy"]) + _plus_minus(one.get("standard_error"))))  # fmt: skip
+        best.append(max([0.5, *(column[name] for column in baselines.values() if name in column)]))
+        point = _share_point(one, best[-1], above=True)
+        rows.append((in_words(name), [point], percent(one["accuracy"]) + _plus_minus(one.get("standard_error"))))  # fmt: skip
     lowest = min([40.0, *(p.low if p.low is not None else p.value for _, (p,), _ in rows)])
-    yield point_rows(rows, low=max(0.0, 10 * (lowest // 10)), high=100, unit="right", mark=50)
+    low = max(0.0, 10 * (lowest // 10))
+    yield point_rows(rows, low=low, high=100, unit="right", marks=[100 * mark for mark in best])
     numbers = [
         [
-            _words(name),
+            in_words(name),
             one.get("pairs"),
             percent(one["accuracy"]),
-            _share(one.get("standard_error")),
+            _half(one.get("standard_error")),
+            _share(one.get("nonce_accuracy")),
+            *(_share(column.get(name)) for column in baselines.values()),
         ]
         for name, one in ranked
     ]
-    head = ["phenomenon", "pairs", "right", "standard error"]
-    yield details(table(head, numbers, numbers=(1, 2, 3)))
+    head = ["phenomenon", "pairs", "right", "± (95 %)", "with invented stems", *(f"by {name}" for name in baselines)]  # fmt: skip
+    yield details(table(head, numbers, numbers=range(1, len(head))))
 
 
 def _tasks_section(tasks: Mapping[str, Any]) -> Iterator[str]:
     known = {name: one for name, one in tasks.items() if "accuracy" in one}
     if not known:
         return
-    yield "<p>Multiple choice and cloze. The dashed line is chance; grey: not told apart from it.</p>"
+    yield (
+        "<p>Multiple choice and cloze. The dashed line is chance; whiskers and ± are 95 % intervals; grey: not told apart from"
+        " chance.</p>"
+    )
     yield point_rows(
         [
             (
-                _words(name),
+                in_words(name),
                 [_share_point(one, one.get("chance"))],
                 percent(one["accuracy"]) + _plus_minus(one.get("standard_error")),
             )
@@ -272,12 +300,14 @@ def _tasks_section(tasks: Mapping[str, Any]) -> Iterator[str]:
         marks=[100 * one["chance"] if "chance" in one else None for one in known.values()],
     )
     yield table(
-        ["task", "items", "right", "by bytes of the answer", "standard error", "chance"],
+        ["task", "items", "right", "by bytes of the answer", "± (95 %)", "chance"],
         [
             [
-                _words(name),
+                in_words(name),
                 one.get("items"),
-                *(_share(one.get(key)) for key in ("accuracy", "accuracy_by_bytes", "standard_error", "chance")),
+                *(_share(one.get(key)) for key in ("accuracy", "accuracy_by_bytes")),
+                _half(one.get("standard_error")),
+                _share(one.get("chance")),
             ]
             for name, one in known.items()
         ],
@@ -285,11 +315,12 @@ def _tasks_section(tasks: Mapping[str, Any]) -> Iterator[str]:
     )  # fmt: skip
 
 
-def _share_point(one: Mapping[str, Any], chance: float | None) -> Point:
-    """A share in percent with its interval; grey where that reaches chance."""
+def _share_point(one: Mapping[str, Any], chance: float | None, *, above: bool = False) -> Point:
+    """A share in percent with its interval; grey where that reaches chance, with `above` also where it
+    lies below it: to be surely worse than frequencies is no knowledge."""
     half = CERTAIN * one.get("standard_error", 0.0)
     low, high = one["accuracy"] - half, one["accuracy"] + half
-    unclear = chance is not None and low <= chance <= high
+    unclear = chance is not None and low <= chance and (above or chance <= high)
     return Point(100 * one["accuracy"], 100 * low, 100 * high, 6 if unclear else 0)
 
 
@@ -297,12 +328,13 @@ def _plus_minus(error: float | None) -> str:
     return "" if error is None else f" ± {CERTAIN * 100 * error:.1f}"
 
 
+def _half(error: float | None) -> str | None:
+    """Half of the 95 % interval, in points of a percent."""
+    return None if error is None else f"{CERTAIN * 100 * error:.1f}"
+
+
 def _share(value: float | None) -> str | None:
     return None if value is None else percent(value)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _training_section(facts: ModelFacts) -> Iterator[str]:
@@ -345,7 +377,7 @@ def _writing_section(written: Mapping[str, Any]) -> Iterator[str]:
     ordered = [key for key in WRITING if key in keys] + [key for key in keys if key not in WRITING]
     rows = [
         [
-            WRITING.get(key, _words(key)),
+            WRITING.get(key, in_words(key)),
             *(metric_value(key, one.get(key)) for one in sides.values()),
         ]
         for key in ordered

@@ -18,7 +18,7 @@ NUMBERS = {
     "questions.unseen.own_question_share": "The same, unseen words",
 }
 # What shows that two runs were measured on the same thing.
-_EVIDENCE = re.compile(r".*\btext|tokenizer|minimal_pairs\.phenomena\..*\.pairs")
+_EVIDENCE = re.compile(r".*\btext|window|stride|tokenizer|minimal_pairs\.phenomena\..*\.pairs")
 
 
 def against(

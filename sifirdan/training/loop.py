@@ -1,8 +1,8 @@
 """The one training loop, for pretraining and instruction tuning alike.
 
-`fit` steps from the newest saved state to `num_steps`. The gradient of a step is the sum over the
-target tokens of all its micro-batches, divided once by their number, so accumulation never changes
-the result. Points of the curve (loss, learning rate, validation) are kept with the state; times and
+`fit` steps from the newest saved state to `num_steps`, or to where its `Watch` ends it. The gradient
+of a step is the sum over the target tokens of all its micro-batches, divided once by their number, so
+accumulation never changes the result. Points of the curve (loss, learning rate, validation) are kept with the state; times and
 speeds go to the log and to `on_point` only.
 """
 
@@ -10,7 +10,7 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from sifirdan.corpus.loader import IGNORE, Batches, load_batches
-from sifirdan.errors import DataError
-from sifirdan.model.transformer import Transformer, segment_mask
-from sifirdan.training.losses import cross_entropy_sum
+from sifirdan.corpus.loader import Batches, load_batches
+from sifirdan.model.checkpoint import set_weights, weights_of
+from sifirdan.model.transformer import Transformer
+from sifirdan.training.feed import Feed
+from sifirdan.training.losses import LossOf, cross_entropy_sum, loss_function, loss_of_batch
+from sifirdan.training.non_finite import batch_refusal, require_finite_state
 from sifirdan.training.optim import Schedule, set_learning_rates
 from sifirdan.training.resume import ResumeStore, SavedState
+from sifirdan.training.stopping import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +39,9 @@ MIN_LINE_SECONDS = 5.0  # where they are closer, only some get a line
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a run is stepped. `eval_steps` are the steps after which `validate` is called."""
+    """How a run is stepped. `eval_steps` are the steps after which `validate` is called;
+    `logits_chunk` as in losses.py. For the log only: the full learning rate of the matrices, and the
+    share of the device's measured rate that one token a second uses."""
 
     num_steps: int
     micro_batches_per_step: int
@@ -47,6 +52,9 @@ class FitSettings:
     eval_steps: frozenset[int]
     checkpoint_every_steps: int
     loader_workers: int
+    logits_chunk: int | None = None
+    lr_matrices: float = 0.0
+    utilisation_a_token: float = 0.0
 
 
 def fit(
@@ -60,37 +68,49 @@ def fit(
     on_resume: Callable[[SavedState], None],
     on_point: Callable[[Point], None],
     extra: dict[str, Any],
+    watch: Watch | None = None,
 ) -> list[Point]:
     """Train in place; returns the curve, a list of {"step", name: value, …}. `on_resume` gets the
     saved state a run continues from, `on_point` every new point with its speed; `extra` is stored
-    with each state. After SIGTERM or Ctrl-C the state is saved and KeyboardInterrupt raised."""
+    with each state. `watch` may end the run early, and knows afterwards why; the model then has the
+    weights that it keeps. After SIGTERM or Ctrl-C the state is saved and KeyboardInterrupt raised."""
+    watch = watch or Watch()
     saved = store.load_newest(model, optimizers)
+    watch.start(saved.extra.get("watch") if saved else None)
     if saved is not None:
         logger.info("resume: continuing at step %d of %d", saved.step, settings.num_steps)
         on_resume(saved)
         extra = saved.extra
     done = saved.step if saved else 0
     points = list(saved.points) if saved else []
+    best = saved.best if saved else None
     device = next(model.parameters()).device
-    loss_of = _loss_function(settings.compiled)
+    loss_of = loss_function(settings.compiled, settings.logits_chunk)
     accumulation = settings.micro_batches_per_step
     stream = load_batches(
         batches, done * accumulation, settings.num_steps * accumulation,
         num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
     )  # fmt: skip
+    feed = Feed(stream, device)
     point_every = max(1, settings.num_steps // CURVE_POINTS)
-    if settings.compiled:
-        logger.info("compiling the first step: up to a minute, once")
     model.train()
     with _stop_when_asked() as stop_asked:
         clock = _Clock(done, settings.num_steps)
         for step in range(done + 1, settings.num_steps + 1):
+            if watch.has_ended:
+                break
             factor = settings.schedule.lr_factor(step, settings.num_steps)
             set_learning_rates(optimizers, factor)
             loss_sum, targets, inputs = _accumulate(
-                model, loss_of, stream, accumulation, settings, device
+                model, loss_of, feed, accumulation, settings, device
             )
-            grad_norm = _prepare_gradients(model, targets, settings.max_grad_norm, step)
+            grad_norm = _prepare_gradients(model, targets, settings.max_grad_norm)
+            if not math.isfinite(grad_norm):
+                first = (step - 1) * accumulation
+                raise batch_refusal(
+                    step, range(first, first + accumulation), batches, model,
+                    lambda micro: loss_of_batch(model, cross_entropy_sum, micro, settings.dtype),
+                )  # fmt: skip
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
@@ -98,8 +118,12 @@ def fit(
             if step == done + 1:
                 clock.restart()  # the first step compiles, which says nothing about the others
 
-            last = step == settings.num_steps
-            on_curve = last or step == 1 or step % point_every == 0 or step in settings.eval_steps
+            if step == settings.num_steps:
+                watch.end("budget")
+            elif watch.is_out_of_time():
+                watch.end("max_minutes")
+            validating = step in settings.eval_steps or watch.has_ended
+            on_curve = validating or step == 1 or step % point_every == 0
             if on_curve or clock.is_quiet():
                 point: Point = {
                     "step": step,
@@ -107,22 +131,32 @@ def fit(
                     "grad_norm": grad_norm,
                     "lr_factor": factor,
                 }
-                if step in settings.eval_steps:
+                if validating:
                     clock.pause()
-                    point |= validate()
+                    measured = validate()
+                    point |= measured
+                    if watch.see(step, measured) and watch.limits.keep == "best":
+                        best = {name: value.clone() for name, value in weights_of(model).items()}
+                    if watch.is_out_of_patience() and not watch.has_ended:
+                        watch.end("patience")
                     clock.resume()
-                speed = clock.speed()
-                if step == 1 or step in settings.eval_steps or clock.is_line_due():
+                speed = clock.speed(settings.utilisation_a_token)
+                speed["learning_rate"] = settings.lr_matrices * factor
+                if step == 1 or validating or clock.is_line_due():
                     logger.info(_line(point, settings.num_steps, speed))
                 if on_curve:
                     points.append(point)
                     on_point(point | speed)
-            if last or step % settings.checkpoint_every_steps == 0 or stop_asked():
+            if watch.has_ended or step % settings.checkpoint_every_steps == 0 or stop_asked():
                 clock.pause()
-                store.save(model, optimizers, SavedState(step, points, extra))
+                require_finite_state(model, optimizers, step)
+                state = SavedState(step, points, extra | {"watch": watch.record()}, best)
+                store.save(model, optimizers, state)
                 clock.resume()
-            if stop_asked() and not last:
+            if stop_asked() and not watch.has_ended:
                 raise KeyboardInterrupt
+    if best is not None:
+        set_weights(model, best, place="the best weights")
     model.eval()
     return points
 
@@ -132,18 +166,10 @@ def eval_steps(num_steps: int, every: int) -> frozenset[int]:
     return frozenset(range(every, num_steps, every)) | {num_steps}
 
 
-def _loss_function(compiled: bool) -> Callable[..., Tensor]:
-    return (
-        torch.compile(cross_entropy_sum, dynamic=False, fullgraph=True)
-        if compiled
-        else cross_entropy_sum
-    )
-
-
 def _accumulate(
     model: Transformer,
-    loss_of: Callable[..., Tensor],
-    stream: Iterator[dict[str, Tensor]],
+    loss_of: LossOf,
+    feed: Feed,
     accumulation: int,
     settings: FitSettings,
     device: torch.device,
@@ -152,35 +178,24 @@ def _accumulate(
     loss_sum = torch.zeros((), device=device)
     targets = inputs = 0
     for _ in range(accumulation):
-        micro = next(stream)
-        targets += int((micro["targets"] != IGNORE).sum())
+        micro, counted = feed.take()
+        targets += counted
         inputs += micro["inputs"].numel()
-        micro = {name: value.to(device, non_blocking=True) for name, value in micro.items()}
-        mask, positions = None, micro.get("positions")
-        if "segments" in micro:
-            mask = segment_mask(micro["segments"])
-        if positions is None:
-            positions = torch.arange(micro["inputs"].shape[1], device=device)[None]
-        embedded = model.embed(micro["inputs"], settings.dtype)
-        loss = loss_of(model, embedded, micro["targets"], positions, mask)
+        loss = loss_of_batch(model, loss_of, micro, settings.dtype)
         loss.backward()
+        feed.fetch()
         loss_sum += loss.detach()
     return loss_sum, targets, inputs
 
 
 @torch.no_grad()
-def _prepare_gradients(model: Transformer, targets: int, max_norm: float, step: int) -> float:
-    """Divide the summed gradient by the number of targets and clip its norm, both in one go. Gradients
-    that are not finite stop the run before they reach the weights."""
+def _prepare_gradients(model: Transformer, targets: int, max_norm: float) -> float:
+    """Divide the summed gradient by the number of targets and clip its norm, both in one go; returns
+    the norm before clipping. Where it is not finite nothing is changed."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = float(torch.nn.utils.get_total_norm(gradients)) / max(targets, 1)
-    if not math.isfinite(norm):
-        raise DataError(
-            f"step {step}: the gradient is not finite ({norm}); the weights before it are kept",
-            expected="finite gradients",
-            todo="lower the learning rates (train.optimizer) or set train.precision to fp32",
-        )
-    torch._foreach_mul_(gradients, min(1.0, max_norm / (norm + 1e-6)) / max(targets, 1))
+    if math.isfinite(norm):
+        torch._foreach_mul_(gradients, min(1.0, max_norm / (norm + 1e-6)) / max(targets, 1))
     return norm
 
 
@@ -234,23 +249,25 @@ class _Clock:
         self._said = time.perf_counter()
         return True
 
-    def speed(self) -> dict[str, float]:
+    def speed(self, utilisation_a_token: float) -> dict[str, float]:
         if self.tokens == 0:
             return {}
         seconds = self.seconds + time.perf_counter() - self._since
         per_step = seconds / max(1, self.num_steps_here - self.steps_left)
         return {
             "tokens_per_second": self.tokens / seconds,
+            "utilisation": self.tokens / seconds * utilisation_a_token,
             "seconds_left": per_step * self.steps_left,
         }
 
 
 def _line(point: Point, num_steps: int, speed: dict[str, float]) -> str:
     values = " ".join(f"{name}={value:.4g}" for name, value in point.items() if name != "step")
-    line = f"step {point['step']}/{num_steps} {values}"
-    if not speed:
+    line = f"step {point['step']}/{num_steps} {values} learning_rate={speed['learning_rate']:.3g}"
+    if "seconds_left" not in speed:
         return line
     minutes, seconds = divmod(round(speed["seconds_left"]), 60)
     return (
-        f"{line} tokens_per_second={speed['tokens_per_second']:.0f} left={minutes}m{seconds:02d}s"
+        f"{line} tokens_per_second={speed['tokens_per_second']:.0f} "
+        f"utilisation={speed['utilisation']:.0%} left={minutes}m{seconds:02d}s"
     )

@@ -1,7 +1,10 @@
 """Muon: momentum whose direction is orthogonalised (Keller Jordan, kellerjordan.github.io/posts/muon).
 
-The rule is that of `torch.optim.Muon` with `adjust_lr_fn="original"`. Matrices of one size are
-orthogonalised together, as one stack: on a CPU a step then takes about half the time.
+The rule is that of `torch.optim.Muon` with `adjust_lr_fn="original"`, to rounding (tests/test_muon.py),
+and there are two reasons for one of our own. Matrices of one size are orthogonalised together, as one
+stack: on a CPU a step of the default model takes half of torch's time or less, which goes one matrix at
+a time (docs/LOG.md has the figures). And Newton-Schulz computes in the type of the run, where torch
+always rounds to bf16, which processors without it emulate slowly, and fp32 and fp64 runs do not want.
 """
 
 from collections import defaultdict

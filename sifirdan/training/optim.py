@@ -4,6 +4,7 @@ The matrices inside the blocks take Muon or AdamW; embedding, head and norms alw
 Weight decay is on those matrices only; every parameter is in exactly one group, a tied weight once.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,11 +47,14 @@ class OptimParams:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Warm-up to the full rate, flat, then linear decay; shares of all steps."""
+    """Warm-up to the full rate, then down to `final_lr_share` of it in a line or half a cosine; shares
+    of all steps. Where warm-up and decay leave steps between them, the rate is full there
+    (warm-up-stable-decay, arXiv:2404.06395)."""
 
     warmup_share: float
     decay_share: float
     final_lr_share: float
+    decay: Literal["linear", "cosine"] = "linear"
 
     def __post_init__(self) -> None:
         for key in ("warmup_share", "decay_share", "final_lr_share"):
@@ -66,14 +70,14 @@ class Schedule:
         step = min(max(step, 1), num_steps)
         warmup = max(1, round(self.warmup_share * num_steps))
         decay = max(1, round(self.decay_share * num_steps))
-        if step <= warmup < num_steps:
+        if step <= warmup and (warmup < num_steps or self.decay_share == 0):
             return step / warmup
-        left = (num_steps - step) / decay
-        return (
-            self.final_lr_share + (1 - self.final_lr_share) * min(1.0, left)
-            if self.decay_share
-            else 1.0
-        )
+        if num_steps == 1 or self.decay_share == 0:
+            return 1.0
+        left = min(1.0, (num_steps - step) / decay)  # of the decay
+        if self.decay == "cosine":
+            left = (1 - math.cos(math.pi * left)) / 2
+        return self.final_lr_share + (1 - self.final_lr_share) * left
 
 
 def build_optimizers(
@@ -82,7 +86,7 @@ def build_optimizers(
     """The optimisers for every parameter of `model`; each group keeps its full rate in `base_lr`.
     Muon orthogonalises in `dtype`; weights and states are fp32."""
     matrices, embedding, head, norms = split_parameters(model)
-    fused = next(model.parameters()).device.type in ("cpu", "cuda")
+    fused = next(model.parameters()).device.type in ("cpu", "cuda", "mps", "xpu")
     betas = (params.beta1, params.beta2)
     adamw_groups = [
         {"params": group, "lr": lr, "weight_decay": 0.0}
@@ -115,14 +119,14 @@ def build_optimizers(
 
 
 def split_parameters(model: Transformer) -> tuple[list[Tensor], ...]:
-    """(matrices of the blocks, embedding, untied head, norm gains): each parameter exactly once."""
+    """(matrices of the blocks, embedding and learned positions, untied head, gains of norms and
+    biases): each parameter exactly once."""
     tied = model.config.shape.tie_embeddings
     in_blocks: list[Tensor] = list(model.model.layers.parameters())
     matrices = [parameter for parameter in in_blocks if parameter.ndim == 2]
-    norms: list[Tensor] = [parameter for parameter in in_blocks if parameter.ndim < 2] + [
-        model.model.norm.weight
-    ]
-    embedding: list[Tensor] = [model.model.embed_tokens.weight]
+    norms: list[Tensor] = [parameter for parameter in in_blocks if parameter.ndim < 2]
+    norms += model.model.norm.parameters()
+    embedding: list[Tensor] = [model.model.embed_tokens.weight, *model.model.positions.parameters()]
     head: list[Tensor] = [] if tied else [model.lm_head.weight]
     return matrices, embedding, head, norms
 

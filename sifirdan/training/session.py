@@ -1,10 +1,9 @@
-"""What pretraining and instruction tuning share around the loop: the plan of steps and micro-batches,
-the estimate before the start, the resume fingerprint, and the finished model and curve folders.
+"""What pretraining and instruction tuning share around the loop: from a plan to the finished model and
+curve folders, with the resume fingerprint. The plan itself is made in plan.py.
 """
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,82 +13,23 @@ import torch
 
 from sifirdan import chat, runs
 from sifirdan.corpus.loader import Batches, Windows
-from sifirdan.device import pick_dtype, should_compile
-from sifirdan.errors import require
+from sifirdan.device import attention_backends
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer
 from sifirdan.tokenizer_files import save_hugging_face, save_readable
+from sifirdan.training.flops import flops_per_token
 from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
-from sifirdan.training.losses import cross_entropy_sum
 from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
+from sifirdan.training.plan import Plan, make_plan, plainly_refused, settle
 from sifirdan.training.resume import ResumeStore, code_hashes
+from sifirdan.training.stopping import Ending, Limits, Watch
 
 logger = logging.getLogger(__name__)
 
 CURVE_FILE = "curve.jsonl"
 PACKAGES = ("torch", "numpy", "pyarrow", "safetensors", "sentencepiece")
-_MAX_GPU_MICRO_BATCH = 32
-MIN_COMPILED_STEPS = 500  # a shorter run never gains back the minute that compiling costs
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How this machine carries out a step of `batch_sequences` windows."""
-
-    micro_batch: int
-    accumulation: int
-    dtype: torch.dtype
-    compiled: bool
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What of it can change bits, for manifest and fingerprint."""
-        return {
-            "micro_batch": self.micro_batch,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "compiled": self.compiled,
-            "threads": torch.get_num_threads(),
-        }
-
-
-def make_plan(
-    batch_sequences: int, num_steps: int, precision: str, runtime: Runtime, device: torch.device
-) -> Plan:
-    """Split a step's sequences into equal micro-batches and pick type and compiling."""
-    micro = runtime.micro_batch or (
-        batch_sequences
-        if device.type == "cpu"
-        else _largest_divisor(batch_sequences, _MAX_GPU_MICRO_BATCH)
-    )
-    require(
-        batch_sequences % micro == 0, "runtime.micro_batch", micro,
-        f"a divisor of the {batch_sequences} sequences of a step, or null",
-    )  # fmt: skip
-    pays = runtime.compile == "on" or num_steps >= MIN_COMPILED_STEPS
-    compiled = pays and should_compile(runtime.compile, device)
-    return Plan(micro, batch_sequences // micro, pick_dtype(precision, device), compiled)
-
-
-def log_estimate(model: Transformer, recipe: "Recipe", plan: Plan, device: torch.device) -> None:
-    """Say what is about to be trained, and roughly how long it will take on this machine."""
-    step_tokens = recipe.batch_sequences * recipe.context_length
-    seconds = _measured_pass_seconds(model, recipe.context_length, plan, device)
-    state_bytes = model.num_parameters() * 4 * 4  # weights, gradients and two moments in fp32
-    logits_bytes = plan.micro_batch * recipe.context_length * model.config.vocab_size * 4 * 3
-    logger.info(
-        "plan: parameters=%.2fM tokens=%.2fM steps=%d batch_tokens=%d micro_batch=%d precision=%s "
-        "compiled=%s device=%s threads=%d",
-        model.num_parameters() / 1e6, recipe.num_steps * step_tokens / 1e6, recipe.num_steps,
-        step_tokens, plan.micro_batch, plan.facts["dtype"], plan.compiled, device.type,
-        torch.get_num_threads(),
-    )  # fmt: skip
-    logger.info(
-        "estimate: about %.1f minutes and %.1f GB; two eager passes were measured, %.2f s a step",
-        seconds * plan.accumulation * recipe.num_steps / 60, (state_bytes + logits_bytes) / 1e9 + 0.5,
-        seconds * plan.accumulation,
-    )  # fmt: skip
 
 
 class Tracker(Protocol):
@@ -121,6 +61,20 @@ class Recipe:
     schedule: Schedule
     validate: Callable[[], dict[str, float]]
     curves: dict[str, str]
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a finished run has to tell: its curve, and how it ended."""
+
+    points: list[Point]
+    ending: Ending
+
+    @property
+    def kept(self) -> Point:
+        """The point of the curve at which the kept weights were."""
+        return next(p for p in self.points if p["step"] == self.ending.kept_step)
 
 
 @dataclass(frozen=True)
@@ -143,13 +97,14 @@ def train_to_folder(
     runtime: Runtime,
     device: torch.device,
     tracker: Tracker,
-    describe: Callable[[Path, list[Point]], None],
-) -> list[Point]:
-    """Train `model`, from the newest saved state if there is one, and write the finished folders;
-    returns the curve. `describe` adds to the model's folder what says what it is, from the curve.
-    The state stays until the caller clears it."""
+    describe: Callable[[Path, Trained], None],
+) -> Trained:
+    """Train `model`, from the newest saved state if there is one, and write the finished folders.
+    `describe` adds to the model's folder what says what it is. The state stays until the caller
+    clears it."""
     plan = make_plan(recipe.batch_sequences, recipe.num_steps, recipe.precision, runtime, device)
-    log_estimate(model, recipe, plan, device)
+    with plainly_refused(plan), attention_backends(device, runtime.deterministic):
+        plan, estimate = settle(model, recipe.windows, plan, runtime, recipe.num_steps)
     settings = FitSettings(
         num_steps=recipe.num_steps,
         micro_batches_per_step=plan.accumulation,
@@ -160,11 +115,19 @@ def train_to_folder(
         eval_steps=eval_steps(recipe.num_steps, recipe.eval_every_steps),
         checkpoint_every_steps=runtime.checkpoint_every_steps,
         loader_workers=runtime.loader_workers,
+        logits_chunk=plan.logits_chunk,
+        lr_matrices=recipe.optimizer.lr_matrices,
+        utilisation_a_token=flops_per_token(model) / estimate.matmul_rate,
     )
     store = ResumeStore(
         places.store, _fingerprint(inputs=inputs, params=params, plan=plan, device=device)
     )
-    with runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training"):
+    watch = Watch(recipe.limits)
+    with (
+        runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training"),
+        plainly_refused(plan),
+        attention_backends(device, runtime.deterministic),
+    ):
         points = fit(
             model,
             build_optimizers(model, recipe.optimizer, plan.dtype),
@@ -174,10 +137,15 @@ def train_to_folder(
             validate=recipe.validate,
             on_resume=lambda saved: tracker.reopen(saved.extra["run_id"]),
             on_point=lambda point: tracker.log_metrics(
-                {name: value for name, value in point.items() if name != "step"}, step=point["step"]
+                {name: value for name, value in point.items() if name != "step"}
+                | (estimate.numbers if point["step"] == 1 else {}),
+                step=point["step"],
             ),
             extra={"run_id": tracker.run_id},
+            watch=watch,
         )
+        trained = Trained(points, watch.ending(points[-1]["step"], recipe.num_steps))
+        _log_ending(trained)
         made: dict[str, Any] = {
             "inputs": inputs,
             "params": dict(params) | {"runtime": plan.facts},
@@ -187,13 +155,32 @@ def train_to_folder(
             save_curve(output.path, points, recipe.curves)
         with runs.new_folder(places.out, kind="model", **made) as output:
             save_trained(output.path, model, tokenizer)
-            describe(output.path, points)
-            output.counts |= {"steps": recipe.num_steps, "parameters": model.num_parameters()}
-    return points
+            describe(output.path, trained)
+            output.counts |= trained.ending.facts | {"parameters": model.num_parameters()}
+        store.mark_finished()
+    return trained
+
+
+def _log_ending(trained: Trained) -> None:
+    """Say where a run ended before its budget, and which weights it kept."""
+    ending, last = trained.ending, trained.points[-1]
+    if ending.why == "max_minutes":
+        logger.warning(
+            "ended: max_minutes is over after step %d of %d, with the rates at %.0f %% of the full ones (the "
+            "schedule is that of all steps); not reproducible: another machine ends elsewhere",
+            ending.steps, ending.planned_steps, 100 * last["lr_factor"],
+        )  # fmt: skip
+    elif ending.why == "patience":
+        logger.info(
+            "ended: validation no longer improved, after step %d of %d",
+            ending.steps, ending.planned_steps,
+        )  # fmt: skip
+    if ending.kept_step != ending.steps:
+        logger.info("kept: the weights of step %d, the best in validation", ending.kept_step)
 
 
 def clear_state(store: Path) -> None:
-    """Forget a stage's saved training state: its outputs are whole now."""
+    """Forget the saved state of a stage's finished run: its outputs are whole now."""
     ResumeStore(store, {}).clear()
 
 
@@ -247,24 +234,3 @@ def save_curve(folder: Path, points: list[Point], metrics: Mapping[str, str]) ->
         axis.grid(alpha=0.3)
     figure.savefig(folder / "curve.png", dpi=110, metadata={"Software": None})
     pyplot.close(figure)
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    return max(divisor for divisor in range(1, min(number, limit) + 1) if number % divisor == 0)
-
-
-def _measured_pass_seconds(
-    model: Transformer, context_length: int, plan: Plan, device: torch.device
-) -> float:
-    """Seconds of an eager forward and backward pass of one micro-batch, the second of two."""
-    ids = torch.zeros(plan.micro_batch, context_length, dtype=torch.int64, device=device)
-    positions = torch.arange(context_length, device=device)[None]
-    seconds = 0.0
-    for _ in range(2):
-        start = time.perf_counter()
-        loss = cross_entropy_sum(model, model.embed(ids, plan.dtype), ids, positions, None)
-        loss.backward()
-        float(loss.detach())  # waits for the device
-        seconds = time.perf_counter() - start
-        model.zero_grad(set_to_none=True)
-    return seconds

@@ -90,7 +90,8 @@ def card_text(measured: Mapping[str, Mapping[str, float]]) -> str:
         "",
         f"{len(pairs):,} pairs of sentences in {len(PHENOMENA)} phenomena of Turkish. The two members of a pair"
         " differ in one place; one is right, the other is not. A language model that knows the rule finds the"
-        " right one more likely; one that does not is at 50 %.",
+        " right one more likely. Guessing gives 50 %. Inside a word more than that can come from frequencies alone,"
+        " without the rule: there, read a figure against the baselines below.",
         "",
         *phenomena_table(pairs),
         "",
