@@ -6,7 +6,7 @@ Each part is a process of its own with its own limit, so that one that fails lea
 
 - speed: 124 M parameters, context 1,024, bf16, compiled, `fit` as the stage calls it, with Muon and
   with AdamW: tokens a second, utilisation against the rate of bf16 products measured in the same
-  process (goal 50 %; formula in bench/matmul.py), peak memory;
+  process (goal 50 %; formula in sifirdan/training/flops.py), peak memory;
 - resume: in torch's deterministic mode a run killed by SIGKILL and continued ends with the same
   sha256 of its weights as one that never stopped;
 - logits: of the same weights on the CPU and on the GPU;
@@ -38,6 +38,7 @@ from bench.gpu_scale import DRY, NEVER, REAL, Scale, command, fit_settings, make
 from bench.random_windows import RandomWindows
 from bench.turns import TimeUp
 from sifirdan.corpus.loader import Batches, Windows
+from sifirdan.training.flops import flops_per_token
 
 SECONDS = {"speed": 150, "resume": 90, "logits": 30, "characters": 90, "ranks": 110}  # limits
 WARM_UP = 3  # steps before a speed counts
@@ -119,7 +120,7 @@ def speed(scale: Scale, _project: Path) -> None:
         if optimizer == "muon":
             say(
                 f"{model.num_parameters() / 1e6:.1f} M parameters, context {scale.context_length}, "
-                f"{matmul.flops_per_token(model) / 1e6:.0f} MFLOP a token"
+                f"{flops_per_token(model) / 1e6:.0f} MFLOP a token"
             )
         rows = _rows_that_fit(scale)
         accumulation = max(1, scale.step_tokens // (rows * scale.context_length))
@@ -137,7 +138,7 @@ def speed(scale: Scale, _project: Path) -> None:
         say(
             f"{optimizer}: {rate:.0f} tokens/s ({tokens / max(seconds):.0f} to {tokens / min(seconds):.0f}, "
             f"{len(seconds)} steps of {tokens}), utilisation "
-            f"{rate * matmul.flops_per_token(model) / product:.1%} (goal 50 %), {rows} windows a "
+            f"{rate * flops_per_token(model) / product:.1%} (goal 50 %), {rows} windows a "
             f"micro-batch, peak memory {memory:.1f} GB"
         )
         del model

@@ -1,5 +1,5 @@
-"""How fast this machine multiplies matrices, and how many FLOPs a model's training takes: the two
-numbers behind a utilisation. Used by bench/train.py and bench/gpu.py.
+"""How fast this machine multiplies the matrices of a model, one after the other: what a utilisation is
+measured against in bench/train.py and bench/gpu.py. The FLOPs of training are counted in training/flops.py.
 """
 
 import time
@@ -9,16 +9,6 @@ import torch
 from sifirdan.model.transformer import Transformer
 
 Shape = tuple[int, int, int]  # (M, K, N): (M, K) times (K, N)
-
-
-def flops_per_token(model: Transformer) -> int:
-    """Of a training step: 6 for each weight of the matrices and the head (forward 2, backward 4), and
-    12·L·H·D·T for attention, the half that causal attention may leave out included
-    (arXiv:2204.02311, appendix B)."""
-    shape, length = model.config.shape, model.config.context_length
-    matrices = sum(p.numel() for p in model.model.layers.parameters() if p.ndim == 2)
-    attention = 12 * shape.num_layers * shape.num_heads * shape.head_size * length
-    return 6 * (matrices + model.lm_head.weight.numel()) + attention
 
 
 def shapes_of(model: Transformer, tokens: int) -> list[Shape]:

@@ -10,7 +10,7 @@ in fp32, and with bf16 autocast and `torch.compile`, each with the best of three
 `fit` as the stage calls it. Every loop is a process of its own and they take turns; shown are medians
 over the rounds, the range, and the median ratio of ours to the other within a round, by the clock and
 by processor time (which hides waiting, and so most of what a busy neighbour does). Utilisation
-divides the model's FLOPs (formula in bench/matmul.py) by the rate of bf16 products measured between
+divides the model's FLOPs (formula in sifirdan/training/flops.py) by the rate of bf16 products measured between
 the turns: of large squares, and of the model's own shapes.
 
 Quality: plain AdamW, plain Muon (`torch.optim.Muon`), both compiled in bf16, and ours as params.yaml
@@ -41,6 +41,7 @@ from sifirdan.corpus import shards
 from sifirdan.corpus.shards import Row
 from sifirdan.model.transformer import ModelConfig, Transformer
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer
+from sifirdan.training.flops import flops_per_token
 from stages.train import Params
 
 ARCHITECTURES = ("llama", "gpt2")
@@ -208,7 +209,7 @@ def _matmul_rates(model: Transformer, tokens: int, seconds: float) -> tuple[floa
 
 
 def _print_utilisation(model: Transformer, speed: float, rates: list[tuple[float, float]]) -> None:
-    flops = matmul.flops_per_token(model)
+    flops = flops_per_token(model)
     print(f"ours: {flops / 1e6:.1f} MFLOP a token, {flops * speed / 1e9:.0f} GFLOP/s")
     names = (f"squares of {SQUARE}", "the model's own products")
     for name, values in zip(names, zip(*rates, strict=True), strict=True):

@@ -23,6 +23,7 @@ from sifirdan.corpus import shards
 from sifirdan.corpus.loader import Stream
 from sifirdan.corpus.shards import Row, Shards
 from sifirdan.tokenizer import MODEL_FILE
+from sifirdan.training.flops import flops_per_token
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,9 +62,9 @@ def test_flops_are_six_a_weight_and_attention() -> None:
     model = tiny_model()
     block = 64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 96  # q and o, k and v of half the heads, the MLP
     attention = 12 * 3 * 4 * 16 * 64
-    assert matmul.flops_per_token(model) == 6 * (3 * block + 300 * 64) + attention
+    assert flops_per_token(model) == 6 * (3 * block + 300 * 64) + attention
     products = sum(2 * m * k * n for m, k, n in matmul.shapes_of(model, 10))
-    assert products == 10 * (matmul.flops_per_token(model) - attention)
+    assert products == 10 * (flops_per_token(model) - attention)
 
 
 def test_the_plain_model_has_as_many_weights_as_ours() -> None:
