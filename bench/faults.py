@@ -26,7 +26,7 @@ from torch.optim.optimizer import (
 
 from sifirdan import runs
 from sifirdan.errors import SifirdanError
-from sifirdan.training import resume
+from sifirdan.training import parts, resume
 
 UPDATED = "one more step\n"  # what a process with a fault says at each step
 SHORT_OF_DISK = 1000  # bytes that are free, where the disk is said to be full
@@ -189,7 +189,7 @@ def _install(fault: Fault) -> None:
     store: Any = resume.ResumeStore
     store.save = _counted_save(counter, store.save)
     store.load_newest = _counted_load(counter, store.load_newest)
-    resume.save_file = counter.around("write", resume.save_file, _half_of(resume.save_file))
+    parts.save_file = counter.around("write", parts.save_file, _half_of(parts.save_file))
     runs.write_text = counter.around("write", runs.write_text, _half_of_text)
     os.fsync = counter.around("fsync", os.fsync, lambda *_: None)
     os.rename = counter.around("rename", _output(counter, os.rename), lambda *_: None)

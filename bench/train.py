@@ -156,7 +156,7 @@ def show_speed(ours: Setting, rows: list[int], rounds: int, seconds: float) -> N
             tokens = done["steps"] * side.setting["rows"] * context
             speeds[place].append(tokens / done["seconds"])
             by_cpu[place].append(tokens / done["cpu_seconds"])
-        rates.append(_matmul_rates(model, ours.rows * context, seconds / 4))
+        rates.append(_matmul_rates(model, ours.rows * context, seconds))
         print("  " + " ".join(f"{values[-1]:.0f}" for values in speeds) + " tokens/s", flush=True)
     for side in sides:
         side.end()
@@ -200,7 +200,8 @@ def _model(setting: Setting, context: int) -> Transformer:
 
 
 def _matmul_rates(model: Transformer, tokens: int, seconds: float) -> tuple[float, float]:
-    """FLOP/s in bf16 of large squares, and of the model's own products."""
+    """FLOP/s in bf16 of large squares, and of the model's own products, each for as long as a turn: some
+    machines multiply several times faster for a second or two."""
     cpu = torch.device("cpu")
     return (
         matmul.rate([(SQUARE, SQUARE, SQUARE)], torch.bfloat16, cpu, seconds),

@@ -56,8 +56,11 @@ class Turns:
 
 
 def say(answer: dict[str, Any]) -> None:
-    """Answer the bench. What else a process prints must go to standard error."""
-    print(json.dumps(answer), flush=True)
+    """Answer the bench, unless it has gone. What else a process prints must go to standard error."""
+    try:
+        print(json.dumps(answer), flush=True)
+    except BrokenPipeError:
+        os._exit(1)
 
 
 class Side:

@@ -121,6 +121,20 @@ def _parser() -> argparse.ArgumentParser:
         "--tokens", type=int, help="of each training; default: a fifth of the budget in train"
     )
     noise_command.add_argument("--chat", action="store_true", help="the chat model too")
+    sweep_command = add("sweep", comparing.sweep)
+    sweep_command.add_argument(
+        "settings", nargs="*", metavar="KEY=VALUE,VALUE…",
+        help='a setting of train, train_tokenizer or tokenize_corpus; "a=1,2 b=3,4" in quotes: every combination',
+    )  # fmt: skip
+    sweep_command.add_argument("--seeds", type=int, default=3, help="so many runs of each")
+    length = sweep_command.add_mutually_exclusive_group()
+    length.add_argument(
+        "--minutes", type=float, help="of training, for each run; 2 where nothing is said"
+    )
+    length.add_argument("--epochs", type=float, help="instead: so much of the text, 1 is all")
+    sweep_command.add_argument(
+        "--out", type=Path, default=Path("reports/sweep.html"), help="the page; its numbers are in a .json beside it"
+    )  # fmt: skip
     pairs_command = add("pairs", models.pairs)
     pairs_command.add_argument("folder", nargs="?", type=Path, help="it is made if need be")
     disk_command = add("disk", project.disk)

@@ -76,6 +76,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_values(text: str, name: str) -> list[Any]:
+    """The values of a list as params.yaml would hold it, `1e-3,true,adamw`; `name` is for the error."""
+    try:
+        content = yaml.load(f"[{text}]", Loader=_Loader)
+    except yaml.YAMLError:
+        raise ConfigError(f"{name}: {text!r} is not YAML", expected="1,2,3") from None
+    return list(content)
+
+
 def load_params(path: Path, section: str, cls: type[T]) -> T:
     """The section `section` of a params file as an instance of the dataclass `cls`."""
     content = read_yaml(path)

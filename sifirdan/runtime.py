@@ -21,6 +21,7 @@ class Runtime:
     gradient_checkpointing: bool
     deterministic: bool
     checkpoint_every_steps: int
+    parallel: Literal["ddp", "fsdp"]
     corpus_workers: int | None
     register_models: bool
 

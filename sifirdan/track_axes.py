@@ -9,6 +9,8 @@ times, which MLflow keeps with every point, and not for what a machine reaches o
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sifirdan.model.flops import flops_per_token
+
 # What begins so in a point belongs to schedule and machine; the rest is what runs are compared by.
 _NOT_COMPARED = (
     "grad_norm", "lr_factor", "learning_rate", "tokens_per_second", "utilisation", "seconds_left", "plan_",
@@ -25,19 +27,6 @@ def axes_of(metrics: Mapping[str, Any]) -> dict[str, float]:
         return {"tokens": tokens, "gflops": computed * flops_per_token(metrics["model"]) / 1e9}
     except (KeyError, TypeError, ZeroDivisionError):
         return {}
-
-
-def flops_per_token(model: Mapping[str, Any]) -> float:
-    """Operations of training on one token, forward and backward: 6 N + 12 L H D T, where N counts
-    the weights of matrix products (the embedding is a table, not a product), L layers, H query
-    heads, D head size, T context. The attention of all T places counts, as PaLM counts it
-    (https://arxiv.org/abs/2204.02311, appendix B); recomputing does not."""
-    width, layers = model["hidden_size"], model["num_layers"]
-    query, key = (model[heads] * model["head_size"] for heads in ("num_heads", "num_kv_heads"))
-    in_mlp = 2 if model.get("mlp") == "gelu" else 3  # matrices; earlier releases had SwiGLU only
-    block = 2 * width * query + 2 * width * key + in_mlp * width * model["intermediate_size"]
-    weights = layers * block + width * model["vocab_size"]
-    return float(6 * weights + 12 * layers * query * model["context_length"])
 
 
 def points(

@@ -25,7 +25,7 @@ from sifirdan.corpus.records import read_texts
 from sifirdan.corpus.sample import draw
 from sifirdan.corpus.shards import Shards
 from sifirdan.device import prepare
-from sifirdan.errors import ConfigError, DataError, require, run_command
+from sifirdan.errors import ConfigError, require, run_command
 from sifirdan.evals.answers import Answer, answer
 from sifirdan.evals.chat_exam import constant_answers, draw_questions, examine
 from sifirdan.evals.generation import against_training, by_temperature, measure_samples
@@ -46,6 +46,7 @@ from sifirdan.evals.minimal_pairs.scoring import PairResult, by_phenomenon, over
 from sifirdan.evals.multiple_choice import TASKS, accuracy, read_task, score_items
 from sifirdan.evals.samples import Sample, draw_samples, known_word_share, words_of
 from sifirdan.generate import Sampling
+from sifirdan.json_files import damaged, read_object
 from sifirdan.model.checkpoint import load_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Runtime
@@ -314,12 +315,14 @@ def _forgetting(
 ) -> dict[str, Any]:
     """What tuning cost on the text of pretraining, in bits per byte of val."""
     assert base_metrics is not None
-    try:
-        before = json.loads(base_metrics.read_text(encoding="utf-8")).get("val")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{base_metrics}: cannot be read ({error})", todo="dvc repro evaluate_base") from None  # fmt: skip
+    todo = "dvc repro evaluate_base"
+    before = read_object(base_metrics, todo=todo).get("val")
     after = metrics.get("val")
-    if not before or not after or before["text"] != after["text"]:
+    if not before or not after:
+        return {}
+    if not isinstance(before, dict) or not isinstance(before.get("bits_per_byte"), float | int):
+        raise damaged(str(base_metrics), "val.bits_per_byte is no number", todo=todo)
+    if before.get("text") != after["text"]:
         return {}
     rise = after["bits_per_byte"] - before["bits_per_byte"]
     if rise > params.max_forgetting:

@@ -27,6 +27,7 @@ from sifirdan.model.checkpoint import describe, load_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
+from sifirdan.torchrun import is_asked_for, launch, processes, silent_stage
 from sifirdan.training.optim import OptimParams, Schedule
 from sifirdan.training.resume import code_hash
 from sifirdan.training.session import (
@@ -175,21 +176,27 @@ def _validator(
     return validate
 
 
-def main() -> None:
+def main() -> int:
     params = load_params(PARAMS_FILE, "finetune", Params)
     runtime = load_params(PARAMS_FILE, "runtime", Runtime)
+    if is_asked_for():  # after the settings, which are refused once and not by each process
+        return launch("stages.finetune")
     base, chat = Path("models/base"), Path("data/chat")
     places = Places(Path("models/chat"), Path("reports/finetune"), Path("models/.resume/finetune"))
-    with track.stage(
-        "finetune",
-        params=asdict(params),
-        inputs={"base": base, "chat": chat},
-        outputs={"chat_model": places.out},
-    ) as run:
-        metrics = finetune(base, chat, places, params, runtime, run)
-        run.log_artifact(places.report / "curve.png")
-        run.finish(metrics, Path("metrics/finetune.json"))
-    clear_state(places.store)
+    with processes(runtime) as world:
+        stage = track.stage if world.is_first else silent_stage
+        with stage(
+            "finetune",
+            params=asdict(params),
+            inputs={"base": base, "chat": chat},
+            outputs={"chat_model": places.out},
+        ) as run:
+            metrics = finetune(base, chat, places, params, runtime, run)
+            run.log_artifact(places.report / "curve.png")
+            run.finish(metrics, Path("metrics/finetune.json"))
+        if world.is_first:
+            clear_state(places.store)
+    return 0
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from sifirdan.model.layouts import only_ours
 from sifirdan.model.transformer import ModelConfig, ModelShape, Transformer
 from sifirdan.runtime import Precision, Runtime
 from sifirdan.tokenizer import Tokenizer
+from sifirdan.torchrun import is_asked_for, launch, processes, silent_stage
 from sifirdan.training.optim import OptimParams, Schedule
 from sifirdan.training.plan import warn_of_few_tokens
 from sifirdan.training.resume import code_hash
@@ -267,21 +268,27 @@ def validator(
     return validate
 
 
-def main() -> None:
+def main() -> int:
     params = load_params(PARAMS_FILE, "train", Params)
     runtime = load_params(PARAMS_FILE, "runtime", Runtime)
+    if is_asked_for():  # after the settings, which are refused once and not by each process
+        return launch("stages.train")
     tokens, tokenizer = Path("data/tokens"), Path("models/tokenizer")
     places = Places(Path("models/base"), Path("reports/train"), Path("models/.resume/train"))
-    with track.stage(
-        "train",
-        params=asdict(params),
-        inputs={"tokens": tokens, "tokenizer": tokenizer},
-        outputs={"base": places.out},
-    ) as run:
-        metrics = train(tokens, tokenizer, places, params, runtime, run)
-        run.log_artifact(places.report / "curve.png")
-        run.finish(metrics, Path("metrics/train.json"))
-    clear_state(places.store)
+    with processes(runtime) as world:
+        stage = track.stage if world.is_first else silent_stage
+        with stage(
+            "train",
+            params=asdict(params),
+            inputs={"tokens": tokens, "tokenizer": tokenizer},
+            outputs={"base": places.out},
+        ) as run:
+            metrics = train(tokens, tokenizer, places, params, runtime, run)
+            run.log_artifact(places.report / "curve.png")
+            run.finish(metrics, Path("metrics/train.json"))
+        if world.is_first:
+            clear_state(places.store)
+    return 0
 
 
 if __name__ == "__main__":

@@ -4,12 +4,16 @@ the law of the ledger, checked after every use of the stage `clean`."""
 import functools
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 # The Hub of tests/hub_fixture.py has no xet storage; huggingface_hub reads this when it is imported.
 os.environ["HF_HUB_DISABLE_XET"] = "1"
+# A shell's background job ignores Ctrl-C, and so would all that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 import torch

@@ -28,13 +28,13 @@ def imported_names(path: Path) -> set[str]:
     return names
 
 
-def transitive_files(path: Path) -> set[Path]:
+def transitive_files(path: Path, exempt: tuple[str, ...] = EXEMPT) -> set[Path]:
     """`path` and every file of ours it reaches, without exempt modules and bare packages."""
     seen: set[Path] = set()
     waiting = [path]
     while waiting:
         file = waiting.pop()
-        if file in seen or file.stem in EXEMPT or file.name == "__init__.py":
+        if file in seen or file.stem in exempt or file.name == "__init__.py":
             continue
         seen.add(file)
         waiting += [found for name in imported_names(file) if (found := module_file(name))]

@@ -18,6 +18,7 @@ from imports import EXEMPT, ROOT, imported_names, module_file, transitive_files
 
 from sifirdan.config import load_params, read_yaml
 from sifirdan.runtime import Runtime
+from sifirdan.training import resume
 
 STAGE_FILES = sorted(
     path for path in (ROOT / "stages").glob("*.py") if not path.stem.startswith("__")
@@ -29,7 +30,7 @@ PIPELINE: dict[str, dict[str, Any]] = yaml.safe_load(
 
 # The home files of each third-party package: nowhere else is it imported.
 HOMES = {
-    "torch": "model/* training/* baselines/language_models.py evals/likelihood.py evals/language_model.py evals/minimal_pairs/scoring.py evals/bits_per_byte.py "
+    "torch": "distributed.py torchrun.py model/* training/* baselines/language_models.py evals/likelihood.py evals/language_model.py evals/minimal_pairs/scoring.py evals/bits_per_byte.py "
     "evals/multiple_choice.py corpus/loader.py device.py doctor.py generate.py "
     "stages/train.py stages/finetune.py",
     "numpy": "tokenizer.py baselines/* stages/evaluate_tokenizer.py stages/evaluate.py corpus/loader.py corpus/encode.py corpus/sample.py corpus/shards.py evals/* evals/minimal_pairs/scoring.py stages/finetune.py corpus/shingles.py "
@@ -50,7 +51,7 @@ HOMES = {
     "mwparserfromhell": "corpus/mediawiki.py",
     "sentencepiece": "tokenizer.py tokenizer_training.py",
     "protobuf": "",  # sentencepiece's own module of model files needs it
-    "safetensors": "model/checkpoint.py training/resume.py",
+    "safetensors": "model/checkpoint.py training/resume.py training/parts.py",
     "tokenizers": "tokenizer_files.py baselines/contestants.py",
     "regex": "baselines/byte_pairs.py",
     "transformers": "tokenizer_files.py baselines/published.py baselines/language_models.py",
@@ -131,7 +132,14 @@ def test_training_reaches_no_generation_and_no_stage_of_the_corpus() -> None:
 
 
 def test_pages_are_drawn_from_what_they_are_given() -> None:
-    may = {"compare.comparison", "compare.measures", "errors", "json_files", "runs"}
+    may = {
+        "compare.comparison",
+        "compare.measures",
+        "compare.sweep",
+        "errors",
+        "json_files",
+        "runs",
+    }
     for path in (ROOT / "sifirdan/pages").glob("*.py"):
         assert not third_party(path), path
         outside = {name for name in ours(path) if not name.startswith("sifirdan.pages")}
@@ -175,6 +183,12 @@ def test_mlflow_only_inside_functions_of_track() -> None:
         (node.module or "").split(".")[0] for node in tree.body if isinstance(node, ast.ImportFrom)
     }
     assert "mlflow" not in top
+
+
+def test_tracking_reaches_no_torch() -> None:
+    for path in (ROOT / "sifirdan").glob("track*.py"):
+        for reached in transitive_files(path, exempt=()):
+            assert not third_party(reached) & {"torch", "safetensors"}, f"{path} through {reached}"
 
 
 def test_only_sources_and_hub_talk_to_the_network() -> None:
@@ -238,6 +252,17 @@ def test_D_04_dvc_is_told_every_file_a_stage_imports(stage: str) -> None:
     by_hand = {"reference"}  # a folder in Git that `sifirdan reference` and `noise` write
     told = {dep for dep in entry["deps"] if dep not in outputs and not dep.startswith("${")}
     assert told - by_hand == needed
+
+
+@pytest.mark.parametrize("stage", ["train", "finetune"])
+def test_a_saved_state_counts_the_code_that_dvc_watches_and_no_other(stage: str) -> None:
+    def modules(files: set[Path]) -> set[str]:
+        return {name_of(path).removesuffix(".py").replace("/", ".") for path in files}
+
+    watched = modules(transitive_files(stage_file(PIPELINE[stage])))
+    loaded = modules(transitive_files(stage_file(PIPELINE[stage]), exempt=()))
+    others = {name for name in loaded if name.startswith(resume._EXEMPT_MODULES)}
+    assert loaded - watched == others and "sifirdan.json_files" in others
 
 
 def test_packages_hold_no_code_that_dvc_would_not_see() -> None:

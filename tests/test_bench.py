@@ -14,7 +14,7 @@ from conftest import tiny_model
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # bench is not installed
 
 from bench import matmul, turns
-from bench.loader import MadeUpShards, jumps, show_rate
+from bench.loader import FAR, JUMPS, MadeUpShards, jumps, show_rate
 from bench.peers import plain_loop
 from bench.processes import neighbours
 from bench.train import default_setting, show_quality
@@ -118,13 +118,15 @@ def test_a_busy_neighbour_is_named(tmp_path: Path) -> None:
 
 def test_a_jump_is_measured_where_it_says() -> None:
     windows = Stream(MadeUpShards(500), context_length=32, seed=1, sampling="epoch", eos_id=2)  # type: ignore[arg-type]
-    entered = []
-    enter = windows._enter_epoch
-    windows._enter_epoch = lambda epoch: (entered.append(epoch), enter(epoch))  # type: ignore[assignment]
+    asked: list[int] = []
+    window = windows.window
+    windows.window = lambda index: (asked.append(index), window(index))[1]  # type: ignore[method-assign]
     jumps(windows, 8, inside_an_epoch=True)
-    assert len(set(entered)) == 1
+    assert len({index // windows.windows_per_epoch for index in asked}) == 1
+    assert len(set(asked)) > 10 and min(asked) > 7 * FAR
+    asked.clear()
     jumps(windows, 8, inside_an_epoch=False)
-    assert len(set(entered)) > 20
+    assert len({index // windows.windows_per_epoch for index in asked}) == JUMPS + 1
 
 
 class FakeSide:
@@ -205,9 +207,10 @@ def test_the_table_of_speed() -> None:
 
 
 @pytest.mark.slow
-def test_the_gpu_bench_runs_dry() -> None:
+def test_the_gpu_bench_runs_dry(tmp_path: Path) -> None:
+    """As without a finished run: with one, real trainings would take minutes."""
     done = subprocess.run(
-        [ROOT / "bench/gpu.sh", "--dry-run"], env=os.environ | {"PYTHON": sys.executable},
+        [ROOT / "bench/gpu.sh", "--dry-run", "--project", tmp_path], env=os.environ | {"PYTHON": sys.executable},
         capture_output=True, encoding="utf-8",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

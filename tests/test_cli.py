@@ -318,9 +318,9 @@ def test_a_port_that_cannot_be_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_store_is_named_before_the_page_is(folder: Path) -> None:
-    (folder / "mlflow.db").write_text("no database")
-    done = sifirdan(folder, "ui", "--port", "5999")
+def test_a_broken_store_is_named_before_the_page_is(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database")
+    done = sifirdan(tmp_path, "ui", "--port", "5999")
     assert done.returncode == 1 and "cannot be read" in done.stderr
     assert "Open http" not in done.stdout and "Traceback" not in done.stderr
 
@@ -345,7 +345,8 @@ def test_the_page_opens_and_ends_with_its_workers(folder: Path) -> None:
             except OSError:
                 time.sleep(0.5)
         else:
-            pytest.fail("the page did not open")
+            process.kill()
+            pytest.fail(f"the page did not open: {process.communicate()[0]}")
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=60)
     finally:

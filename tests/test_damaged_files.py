@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from sifirdan.compare.reference import load_reference
 from sifirdan.errors import ConfigError, DataError
 from sifirdan.json_files import loads, parse_lines, read_object
 from sifirdan.track_record import read_curve
-from stages import report
+from stages import evaluate, report
 
 DEEP = "[" * 100_000
 HUGE = '{"val": {"bits_per_byte": ' + "9" * 400 + "}}"
@@ -125,6 +126,22 @@ def test_the_metrics_of_this_release_are_read_and_nan_reaches_the_pages(tmp_path
     root = make_reports(tmp_path / "a")
     report.report(metrics, root, root / "models", tmp_path, root / "index", report.Params(1))
     assert "nan bits per byte on held-out text" in (root / "index/card.txt").read_text()
+
+
+def test_damaged_numbers_of_the_base_model_are_named_when_forgetting_is_measured(
+    tmp_path: Path,
+) -> None:
+    path, limit = tmp_path / "evaluate_base.json", SimpleNamespace(max_forgetting=1.0)
+    mine = {"val": {"text": "a", "bits_per_byte": 2.5}}
+
+    def forgetting(content: str | bytes) -> dict[str, Any]:
+        return evaluate._forgetting(mine, put(path, content), limit)
+
+    for content in (*BROKEN, '{"val": 3}', '{"val": {"text": "a", "bits_per_byte": "x"}}'):
+        with pytest.raises(DataError, match=r"(?s)evaluate_base\.json: is damaged.*dvc repro"):
+            forgetting(content)
+    assert forgetting("{}") == forgetting('{"val": {"text": "b", "bits_per_byte": 2}}') == {}
+    assert forgetting('{"val": {"text": "a", "bits_per_byte": 2}}')["rise"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sifirdan.training.session import save_curve
 
 GOOD = {
     "device": "cpu", "threads": 1, "loader_workers": 0, "micro_batch": None, "compile": "off",
-    "checkpoint_every_steps": 1, "corpus_workers": 1, "register_models": False,
+    "checkpoint_every_steps": 1, "parallel": "ddp", "corpus_workers": 1, "register_models": False,
     "gradient_checkpointing": False, "deterministic": False,
 }  # fmt: skip
 

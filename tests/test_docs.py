@@ -28,6 +28,7 @@ PAGES = (
     "docs/EXPERIMENTS.md",
     "docs/MINIMAL_PAIRS.md",
     "docs/PAGES.md",
+    "docs/SCALING.md",
     "docs/TASKS.md",
     "docs/TEAMS.md",
     "docs/TOKENIZER.md",

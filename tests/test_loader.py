@@ -49,20 +49,159 @@ def test_S_05_epochs_differ_and_a_restart_repeats_them(unique: Shards) -> None:
     assert targets_of_epoch(stream(unique, seed=2), 0) != orders[0]
 
 
-def test_inputs_are_the_token_before_and_the_first_is_the_document_mark(unique: Shards) -> None:
-    windows = stream(unique)
-    follows = {}
+def before_each(windows: Stream, epoch: int) -> dict[int, int]:
+    """The input at which each token is a target."""
+    found = {}
     for index in range(windows.windows_per_epoch):
-        window = windows.window(index)
+        window = windows.window(epoch * windows.windows_per_epoch + index)
         for before, target in zip(window["inputs"], window["targets"], strict=True):
             if target != IGNORE:
-                follows[int(target)] = int(before)
-    starts = [before for before in follows.values() if before == EOS]
-    assert len(starts) == 1
+                found[int(target)] = int(before)
+    return found
+
+
+def circle_of(unique: Shards) -> list[int]:
+    """The documents end to end in the drawn order, read off one window's length of a whole epoch."""
+    before = before_each(stream(unique), 0)
+    after = {earlier: later for later, earlier in before.items()}
+    assert len(after) == unique.num_tokens, "each token is before one other"
+    tokens = [int(unique.tokens(0)[0])]
+    while len(tokens) < len(after):
+        tokens.append(after[tokens[-1]])
+    return tokens
+
+
+def test_inputs_are_the_token_before_on_a_circle_of_documents(unique: Shards) -> None:
+    before = before_each(stream(unique), 0)
     for document in range(len(unique)):
         tokens = unique.tokens(document).tolist()
-        for before, target in zip(tokens[:-1], tokens[1:], strict=True):
-            assert follows[target] == before
+        assert all(before[b] == a for a, b in zip(tokens[:-1], tokens[1:], strict=True))
+    assert sorted(circle_of(unique)) == sorted(before)
+    closing = {int(unique.tokens(d)[-1]) for d in range(len(unique))}
+    assert {before[int(unique.tokens(d)[0])] for d in range(len(unique))} == closing
+    assert before_each(stream(unique), 7) == before_each(stream(unique, 5), 3) == before
+    assert before_each(stream(unique, seed=2), 0) != before
+
+
+def test_windows_are_cut_at_other_places_each_epoch(unique: Shards) -> None:
+    windows = stream(unique, 16)
+    per_epoch = windows.windows_per_epoch
+    cuts = [
+        {int(windows.window(epoch * per_epoch + i)["targets"][0]) for i in range(per_epoch)}
+        for epoch in range(12)
+    ]
+    assert len({frozenset(cut) for cut in cuts}) > 8
+    assert len(set.union(*cuts)) > 5 * per_epoch
+
+
+def test_windows_come_in_another_order_each_epoch_wherever_they_are_cut(unique: Shards) -> None:
+    windows = stream(unique, 4)
+    place = {token: n for n, token in enumerate(circle_of(unique))}
+    way = []
+    for epoch in range(3):
+        first = epoch * windows.windows_per_epoch
+        numbers = range(first, first + windows.windows_per_epoch)
+        places = np.array([place[int(windows.window(n)["targets"][0])] for n in numbers])
+        way.append((np.diff(places) % unique.num_tokens).tolist())
+        assert way[-1].count(4) < 8, "a window is seldom followed by the next of the text"
+    assert way[0] != way[1] != way[2] != way[0]
+
+
+class Few:
+    """Documents of given lengths, each token another number; what is read of them is counted."""
+
+    def __init__(self, *lengths: int) -> None:
+        self.lengths, self.reads = np.array(lengths), 0
+        self.num_tokens = sum(lengths)
+        self._starts = np.cumsum([1, *lengths])
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def tokens(self, index: int) -> np.ndarray:
+        self.reads += 1
+        return np.arange(self._starts[index], self._starts[index + 1])
+
+    def loss_mask(self, index: int) -> np.ndarray:
+        return np.ones(len(self.tokens(index)))
+
+    def document(self, index: int) -> str:
+        return f"d{index}"
+
+
+@pytest.mark.parametrize("lengths", [(1,), (2,), (7,), (1, 1), (3, 1, 4), (2, 2, 2, 5), (1,) * 9])
+def test_S_09_few_tokens_and_every_context_they_allow(lengths: tuple[int, ...]) -> None:
+    """From one window an epoch to one of each token, over the place where the circle closes."""
+    data = Few(*lengths)
+    owner = np.repeat(np.arange(len(data)), data.lengths).tolist()
+    for length in range(1, data.num_tokens + 1):
+        windows = stream(data, length, document_mask=True)  # type: ignore[arg-type]
+        before = before_each(windows, 0)
+        for epoch in range(4):
+            assert sorted(targets_of_epoch(windows, epoch)) == list(range(1, data.num_tokens + 1))
+            assert before_each(windows, epoch) == before
+        for index in range(3 * windows.windows_per_epoch):
+            window = windows.window(index)
+            targets = window["targets"][window["targets"] != IGNORE].tolist()
+            shown = [int(window["inputs"][0]), *targets]
+            named = list(dict.fromkeys(f"d{owner[token - 1]}" for token in shown))
+            assert windows.documents(index) == named
+            segment, place, expected = 0, 0, []
+            for n, token in enumerate(targets):
+                new = n == 0 or token == 1 or owner[token - 1] != owner[token - 2]
+                segment, place = (segment + 1, 0) if new else (segment, place + 1)
+                expected.append((segment, place))
+            expected += [(0, 0)] * (length - len(targets))
+            found = zip(window["segments"].tolist(), window["positions"].tolist(), strict=True)
+            assert list(found) == expected
+
+
+def test_one_window_an_epoch_starts_elsewhere_each_time() -> None:
+    windows = stream(Few(9, 2), 11)  # type: ignore[arg-type]
+    assert windows.windows_per_epoch == 1
+    assert len({int(windows.window(epoch)["targets"][0]) for epoch in range(60)}) == 11
+
+
+def test_a_window_that_closes_the_circle_starts_a_document_behind_the_mark(unique: Shards) -> None:
+    """The last document of the drawn order is before the first one, as any other two are."""
+    windows = stream(unique, 20, document_mask=True)
+    whole = circle_of(unique)
+    order = [int(unique.tokens(int(d))[0]) for d in windows._order]
+    first, place = order[0], whole.index(order[0])
+    closed = 0
+    for index in range(4 * windows.windows_per_epoch):
+        window = windows.window(index)
+        found = np.flatnonzero(window["targets"] == first)
+        if len(found) and found[0] > 0:
+            closed += 1
+            t = int(found[0])
+            assert window["targets"][t - 1] == window["inputs"][t] == whole[place - 1]
+            assert window["positions"][t] == 0
+            assert window["segments"][t] == window["segments"][t - 1] + 1
+            assert len(windows.documents(index)) == window["segments"].max() + (
+                window["inputs"][0] in {int(unique.tokens(d)[-1]) for d in range(len(unique))}
+            )
+    assert closed >= 2
+
+
+def test_a_jump_asks_for_nothing_that_grows_with_the_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No length is read and no order drawn when another epoch is entered, only the window's tokens."""
+    data = Few(*[3] * 1000)
+    text = stream(data, 30, document_mask=True)  # type: ignore[arg-type]
+    talks = Packed(data, context_length=30, seed=1, pad_id=0)  # type: ignore[arg-type]
+    del data.lengths, data.num_tokens
+    monkeypatch.delattr(np.random, "default_rng")
+    monkeypatch.delattr(np, "cumsum")
+    for windows, most in ((text, 12), (talks, 30)):
+        seen = set()
+        for epoch in (0, 10**9, 3, 10**30):
+            data.reads = 0
+            window = windows.window(epoch * windows.windows_per_epoch + 5)
+            assert data.reads <= most
+            seen.add(tuple(window["targets"]))
+        assert len(seen) == 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -89,6 +228,10 @@ def test_R_11_ranks_share_an_epoch_without_overlap(unique: Shards) -> None:
 
 def test_random_sampling_reads_real_windows(unique: Shards) -> None:
     windows = stream(unique, 8, "random")
+    first = [int(windows.window(index)["targets"][0]) for index in range(8)]
+    assert first == [191, 187, 59, 52, 113, 219, 223, 81], (
+        "which windows are drawn is a promise to older runs"
+    )
     assert [windows.window(3)["targets"].tolist()] == [
         stream(unique, 8, "random").window(3)["targets"].tolist()
     ]
@@ -134,7 +277,7 @@ def test_S_08_the_first_token_of_a_document_is_predicted_from_the_mark_alone(
                 assert window["positions"][t] == 0
                 seen = (window["segments"] == window["segments"][t])[:t]
                 assert not seen.any(), "nothing but its own input, the mark that closes the last"
-                assert int(window["inputs"][t]) in closing | {EOS}
+                assert int(window["inputs"][t]) in closing
     assert boundaries == len(unique)
 
 
@@ -158,14 +301,21 @@ def talks(tmp_path: Path) -> Shards:
     return Shards(tmp_path)
 
 
+def packed(talks: Shards, seed: int = 1) -> Packed:
+    return Packed(talks, context_length=20, seed=seed, pad_id=0)
+
+
 def test_packed_windows_hold_every_conversation_whole_and_once(talks: Shards) -> None:
-    windows = Packed(talks, context_length=20, seed=1, pad_id=0)
-    count = windows.windows_before(1)
-    targets = [int(t) for i in range(count) for t in windows.window(i)["targets"] if t != IGNORE]
-    expected = [int(t) for i in range(len(talks)) for t in talks.tokens(i)[-2:]]
-    assert sorted(targets) == sorted(expected)
-    for index in range(windows.windows_before(2)):
-        window = windows.window(index)
+    windows = packed(talks)
+    expected = sorted(int(t) for i in range(len(talks)) for t in talks.tokens(i)[-2:])
+    for epoch in (0, 1, 10**9):
+        numbers = range(windows.windows_before(epoch), windows.windows_before(epoch + 1))
+        rows = [windows.window(index) for index in numbers]
+        targets = [int(t) for row in rows for t in row["targets"] if t != IGNORE]
+        assert sorted(targets) == expected
+        named = [name for index in numbers for name in windows.documents(index)]
+        assert sorted(named) == sorted(f"t{i}" for i in range(len(talks)))
+    for window in rows:
         for segment in range(1, int(window["segments"].max()) + 1):
             inside = window["segments"] == segment
             assert window["positions"][inside].tolist() == list(range(int(inside.sum())))
@@ -173,11 +323,20 @@ def test_packed_windows_hold_every_conversation_whole_and_once(talks: Shards) ->
         assert (window["inputs"][padding] == 0).all() and (
             window["targets"][padding] == IGNORE
         ).all()
-    assert 0 < windows.padding_share < 0.5
-    assert windows.windows_before(2) > count
-    fresh = Packed(talks, context_length=20, seed=1, pad_id=0)
-    late = count + 1
-    assert fresh.window(late)["inputs"].tolist() == windows.window(late)["inputs"].tolist()
+    empty = sum(int((row["segments"] == 0).sum()) for row in rows)
+    assert windows.padding_share == pytest.approx(empty / (20 * len(rows))) and empty > 0
+
+
+def test_S_05_epochs_of_conversations_differ_and_a_restart_repeats_them(talks: Shards) -> None:
+    def names(windows: Packed, epoch: int) -> list[list[str]]:
+        first = windows.windows_before(epoch)
+        return [windows.documents(first + i) for i in range(windows.windows_per_epoch)]
+
+    windows = packed(talks)
+    orders = [names(windows, epoch) for epoch in range(3)]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert names(packed(talks), 2) == orders[2]
+    assert sorted(names(packed(talks, seed=2), 0)) != sorted(orders[0])
 
 
 def test_F_06_a_conversation_longer_than_the_context_is_refused(

@@ -16,7 +16,7 @@ import tiny
 from tiny import ROOT, Finished
 
 from sifirdan import runs
-from sifirdan.compare import noise_runs
+from sifirdan.compare import noise_runs, scratch_runs
 from sifirdan.compare.noise import (
     load_noise,
     noise_lines,
@@ -280,6 +280,23 @@ def test_noise_runs_the_stages_and_goes_on_after_an_interruption(
     assert noise["params"]["train.tokens"] == 2048 and "train.seed" not in noise["params"]
     second = json.loads((kept / made.fingerprint / "seed-2.json").read_text())
     assert set(second) == set(stages) and second["train"]["tokens"] == 2048
+
+
+@pytest.mark.parametrize("whose", ["a stage's", "a seed's"])
+def test_damaged_numbers_are_named(
+    project: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    def stage(_command: object, folder: Path, _environment: object, of: str) -> float:
+        runs.write_text(folder / "metrics/train.json", "{")
+        return 0.0
+
+    monkeypatch.setattr(scratch_runs, "run_stage", stage)
+    if whose == "a seed's":
+        kept = project / noise_runs.KEPT / plan(project).fingerprint
+        runs.write_text(kept / "seed-1.json", "[]")
+    name = "seed-1" if whose == "a seed's" else "train"
+    with pytest.raises(DataError, match=rf"(?s){name}\.json: is damaged.*what to do"):
+        noise_runs.measure_noise(project, plan(project))
 
 
 def test_stages_run_with_the_projects_code_and_data_and_their_own_store(project: Path) -> None:

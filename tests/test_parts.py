@@ -18,6 +18,7 @@ from sifirdan.errors import ConfigError
 from sifirdan.generate import Sampling, generate
 from sifirdan.model.transformer import segment_mask
 from sifirdan.training.loop import fit
+from sifirdan.training.losses import loss_function, loss_of_batch
 from sifirdan.training.optim import build_optimizers
 from sifirdan.training.resume import ResumeStore
 
@@ -228,3 +229,25 @@ def test_R_01_a_compiled_run_with_dropout_is_the_same_after_an_interruption(
         go("cut", stop_at=6)
     resumed, resumed_points = go("cut")
     assert same(whole, resumed) and points == resumed_points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none", "rotary"])
+@pytest.mark.parametrize("num_kv_heads", [2, 4])
+def test_compiled_bf16_has_the_loss_and_gradient_of_eager(
+    positions: str, num_kv_heads: int
+) -> None:
+    """Queries and keys that are transposed views once compiled to NaN, where no rotation and no
+    grouped heads made copies of them."""
+    model = tiny_model(positions=positions, num_kv_heads=num_kv_heads, num_layers=1).train()
+    ids = torch.randint(4, 300, (2, 65), generator=torch.Generator().manual_seed(1))
+    batch = {"inputs": ids[:, :-1], "targets": ids[:, 1:]}
+    found = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        model.zero_grad()
+        loss = loss_of_batch(model, loss_function(compiled, None), batch, torch.bfloat16)
+        loss.backward()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+        found.append(torch.stack([loss.detach(), norm]))
+    assert torch.allclose(*found, rtol=0.01), found

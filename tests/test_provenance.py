@@ -73,6 +73,9 @@ def test_why_knows_the_places_that_gave_no_document(tmp_path: Path) -> None:
     quarantine.write_text(json.dumps(both) + "\n", encoding="utf-8")
     shown = list(why_lines(ask(project, ROWS[0].origin)))
     assert "gave no document" in shown[0] and ROWS[0].id in shown[1]
+    quarantine.write_text(json.dumps(both) + "\n{", encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)jsonl:2: is damaged.*dvc repro ingest"):
+        ask(project, "resim.jpg")
 
 
 def test_a_name_that_many_fit_is_answered_with_their_verdicts(project: Path) -> None:

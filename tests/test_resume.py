@@ -25,10 +25,11 @@ from sifirdan import runs
 from sifirdan.corpus import shards
 from sifirdan.corpus.loader import Batches, Stream
 from sifirdan.corpus.shards import Row, Shards
+from sifirdan.distributed import ALONE
 from sifirdan.errors import CheckpointError
 from sifirdan.model.checkpoint import load_model, save_model
 from sifirdan.model.transformer import Transformer
-from sifirdan.training import loop, resume, session
+from sifirdan.training import loop, parts, resume, session
 from sifirdan.training.changes import MAX_NAMES, describe_changes
 from sifirdan.training.loop import fit
 from sifirdan.training.optim import build_optimizers
@@ -158,7 +159,7 @@ def fail_at(
     """Let the `number`-th moment before or after a system call of a save end it."""
     calls: list[int] = []
     strike = partial(strike_at, calls, number, error)
-    patch.setattr(resume, "save_file", failing(save_file, calls, strike))
+    patch.setattr(parts, "save_file", failing(save_file, calls, strike))
     for name in ("fsync", "rename", "replace", "mkdir"):
         patch.setattr(os, name, failing(getattr(os, name), calls, strike))
     return calls
@@ -277,7 +278,8 @@ def rewrite(store: ResumeStore, folder: Path, name: str, tensors: dict[str, Any]
     """Another content of a file, with the hashes to it."""
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     save_file(tensors, folder / name)
-    store._write_content(folder, SavedState(state["step"], state["points"], state["extra"]))
+    content = SavedState(state["step"], state["points"], state["extra"])
+    store._write_content(folder, content, resume._hashes(folder.glob("*.safetensors")))
 
 
 @pytest.mark.slow
@@ -402,6 +404,7 @@ def fingerprint(**changes: Any) -> dict[str, Any]:
         "params": {"seed": 1, "model": {"num_layers": 2}},
         "plan": session.Plan(4, 1, torch.float32, False),
         "device": torch.device("cpu"),
+        "world": ALONE,
     }
     return session._fingerprint(**(given | changes))
 
@@ -441,7 +444,8 @@ def test_another_runs_state_is_not_mixed_in_but_named_kept_and_found_again(
     old = ResumeStore(states, before)
     shutil.copytree(next(template.iterdir()), old.folder)
     for state in old.folder.iterdir():
-        old._write_content(state, SavedState(int(state.name[5:]), [], {}))
+        hashes = resume._hashes(state.glob("*.safetensors"))
+        old._write_content(state, SavedState(int(state.name[5:]), [], {}), hashes)
     if kind == "code":
         hashes = session.code_hashes() | {"sifirdan.training.muon": "other"}
         monkeypatch.setattr(session, "code_hashes", lambda: hashes)

@@ -63,6 +63,10 @@ def test_a_row_of_chat_leads_to_its_messages(project: Path, tmp_path: Path) -> N
     found = shard_row(f"{tmp_path}/chat/known/part-00000.arrow:1")
     assert found["document"] == "qa-1" and found["license"] == "GPL-3.0"
     assert "user      1. soru?" in "\n".join(shard_row_lines(found))
+    twin = tmp_path / "chat/known.jsonl"
+    twin.write_bytes(twin.read_bytes().replace(b'{"id": "qa-1"', b'{"id" "qa-1"'))
+    with pytest.raises(DataError, match=r"known\.jsonl:2: is damaged: line 1, column"):
+        shard_row(f"{tmp_path}/chat/known/part-00000.arrow:1")
 
 
 def test_a_row_that_is_not_there_is_explained(project: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tracking import all_runs, client, curve, empty_database, journals, open_sta
 
 from sifirdan import runs, track, track_axes, track_record
 from sifirdan.model.checkpoint import describe
+from sifirdan.model.flops import flops_per_token
 
 __all__ = ["empty_database"]
 MODEL = {
@@ -19,7 +20,7 @@ MODEL = {
     "num_layers": 4, "num_heads": 4, "num_kv_heads": 4, "head_size": 64,
 }  # fmt: skip
 MADE = {"steps": 100, "tokens": 204_800, "model": MODEL}  # 2,048 tokens a step
-GFLOPS = 2048 * track_axes.flops_per_token(MODEL) / 1e9
+GFLOPS = 2048 * flops_per_token(MODEL) / 1e9
 
 
 @pytest.mark.parametrize("parts", [{}, {"num_kv_heads": 4}, {"mlp": "gelu", "bias": True}])
@@ -29,7 +30,7 @@ def test_the_count_of_operations_is_what_torch_counts(parts: dict[str, Any]) -> 
     with FlopCounterMode(display=False) as counter:
         model(ids).sum().backward()
     counted = counter.get_total_flops() / ids.numel()
-    assert track_axes.flops_per_token(describe(model.config)) == counted
+    assert flops_per_token(describe(model.config)) == counted
 
 
 def test_padding_is_computed_but_is_no_token_seen() -> None:

@@ -1,10 +1,14 @@
 """The loop: right updates, one curve, and the same bits after any number of interruptions."""
 
+import multiprocessing
+import os
 import pickle
+import pty
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ from conftest import tiny_model
 from sifirdan.corpus import shards
 from sifirdan.corpus.loader import IGNORE, Batches, Packed, Stream
 from sifirdan.corpus.shards import Row, Shards
+from sifirdan.distributed import World
 from sifirdan.errors import CheckpointError, ConfigError, DataError
 from sifirdan.model.transformer import Transformer, segment_mask
 from sifirdan.training.loop import FitSettings, eval_steps, fit
@@ -106,8 +111,18 @@ def test_R_01_interrupted_many_times_is_uninterrupted(
     assert steps == sorted(set(steps)) and steps[-1] == STEPS
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """A closed terminal does as it does without nohup, whatever started pytest."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_polite_stop_saves_the_very_step(data: Shards, tmp_path: Path, number: int) -> None:
+    before = signal.getsignal(number)
     whole, _ = run(data, tmp_path / "whole")
     setup = settings(checkpoint_every_steps=1000)
     model = tiny_model()
@@ -119,8 +134,96 @@ def test_a_polite_stop_saves_the_very_step(data: Shards, tmp_path: Path, number:
             validate=dict, on_resume=lambda _: None, extra={},
             on_point=lambda point: signal.raise_signal(number) if point["step"] == 6 else None,
         )  # fmt: skip
+    assert signal.getsignal(number) == before
     log: list = []
     resumed, _ = run(data, tmp_path / "cut", log=log)
+    assert log[0] == "resumed 6" and same(whole, resumed)
+
+
+def test_a_stop_asked_for_between_two_looks_is_not_a_stop_without_a_state(
+    data: Shards, tmp_path: Path
+) -> None:
+    answers = iter([False, True, True])
+
+    class Late(World):
+        def any(self, flag: bool) -> bool:
+            return next(answers)
+
+    model, windows = (
+        tiny_model(),
+        Stream(data, context_length=16, seed=1, sampling="epoch", eos_id=2),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fit(
+            model, build_optimizers(model, OPTIM, torch.float32), Batches(windows, 4), settings(),
+            ResumeStore(tmp_path / "cut", {"a": 1}), validate=dict, on_resume=lambda _: None,
+            on_point=lambda _: None, extra={}, world=Late(),
+        )  # fmt: skip
+    assert [path.name for path in (tmp_path / "cut").glob("*/step-*")] == ["step-00000002"]
+
+
+@pytest.mark.usefixtures("hangup")
+def test_a_closed_terminal_stops_training_only_after_it_has_saved(
+    data: Shards, tmp_path: Path
+) -> None:
+    child, terminal = pty.fork()
+    if child == 0:  # the end of its terminal sends it SIGHUP, and nothing can be written any more
+        signal.alarm(60)
+        torch.set_num_threads(1)  # threads do not outlive a fork
+        said = SimpleNamespace(append=lambda _: os.write(1, b"."))
+        endless = settings(100_000, checkpoint_every_steps=100_000, eval_steps=frozenset())
+        try:
+            run(data, tmp_path / "cut", setup=endless, log=said)
+        except KeyboardInterrupt:
+            os._exit(130)
+        finally:
+            os._exit(1)
+    assert os.read(terminal, 1) == b"."  # after its first step
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    (state,) = (tmp_path / "cut").glob("*/*")
+    assert (state / "state.json").is_file()
+
+
+@pytest.mark.usefixtures("hangup")
+def test_under_nohup_a_closed_terminal_changes_nothing(data: Shards, tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def validate() -> dict[str, float]:
+        signal.raise_signal(signal.SIGHUP)
+        return {}
+
+    _, points = run(data, tmp_path / "s", validate=validate)
+    assert points[-1]["step"] == STEPS
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(multiprocessing.get_start_method() != "fork", reason="starts no copies")
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_terminal_asks_the_processes_that_load_as_well_and_they_finish_the_step(
+    data: Shards, tmp_path: Path, number: int
+) -> None:
+    """Asked at the first micro-batch of step 6, when the last of them have not been read yet."""
+    many = settings(accumulation=8, checkpoint_every_steps=1000)
+    whole, _ = run(data, tmp_path / "whole", setup=many, micro_batch=1)
+    model, forwards = tiny_model(), iter(range(8 * STEPS))
+
+    def ask(*_: object) -> None:
+        if next(forwards) == 8 * 5:
+            loaders = multiprocessing.active_children()
+            assert len(loaders) == 2
+            for loader in loaders:
+                os.kill(loader.pid or 0, number)
+            signal.raise_signal(number)
+
+    model.model.embed_tokens.register_forward_hook(ask)
+    setup = settings(accumulation=8, checkpoint_every_steps=1000, loader_workers=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(data, tmp_path / "cut", setup=setup, micro_batch=1, model=model, validate=dict)
+    log: list = []
+    resumed, _ = run(data, tmp_path / "cut", setup=many, micro_batch=1, log=log)
     assert log[0] == "resumed 6" and same(whole, resumed)
 
 

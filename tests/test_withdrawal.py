@@ -139,6 +139,14 @@ def test_earlier_versions_in_the_cache_are_found(tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(entry["place"].startswith("DVC cache") for entry in found["touched"])
     assert any("dvc gc" in line for line in found["todo"])
+    listing = next((root / ".dvc/cache/files/md5").glob("*/*.dir"))
+    listing.write_text('[{"md5": 3}]', encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)\.dir: is damaged.*rm -f"):
+        withdraw(root, "haber")
+    listing.unlink()
+    (root / "data/corpus/ledger.json").write_text("[", encoding="utf-8")
+    with pytest.raises(DataError, match=r"(?s)ledger\.json: is damaged.*dvc repro clean"):
+        withdraw(root, "haber")
 
 
 def make_project_without(root: Path, source: str) -> None:

@@ -142,7 +142,9 @@ def environment(project: Path, **more: str) -> dict[str, str]:
     """The variables commands run with: this environment's programs first, one thread, no network,
     no tracking store but the project's own."""
     ours = ("MLFLOW", "DVC", "PIP_", "HF_", "TORCHINDUCTOR", "SIFIRDAN", "PYTHONPATH", "PYTEST")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith((*ours, "PET_"))
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     fixed = {"PATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "DVC_NO_ANALYTICS": "1"}
     cache = {"HF_HOME": str(project.parent / "hf"), "MLFLOW_DISABLE_TELEMETRY": "true"}

@@ -127,3 +127,29 @@ def noise(arguments: argparse.Namespace) -> None:
     runs.write_json(NOISE_FILE, found)
     print("\n".join(noise_lines(found, missing)))
     print(f"They stand for longer runs too, where sigma is mostly a little smaller: {NOISE_FILE}")
+
+
+def sweep(arguments: argparse.Namespace) -> None:
+    """Train short runs of several settings equally long, over seeds, and say which are really better by bits
+    per byte of val. Finished runs are kept: an interrupted command goes on."""
+    from sifirdan.compare import scratch_runs, sweep_runs
+    from sifirdan.compare import sweep as arithmetic
+    from sifirdan.pages.sweep_page import sweep_page
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either leaves nothing half-made
+    project = Path.cwd()
+    tried = arithmetic.variants(
+        arguments.settings, scratch_runs.sections(project, arithmetic.SECTIONS)
+    )
+    minutes = None if arguments.epochs is not None else arguments.minutes or 2.0
+    budget = sweep_runs.Budget(minutes, arguments.epochs)
+    made = sweep_runs.plan(project, num_seeds=arguments.seeds, budget=budget)
+    each = f"{budget.epochs:g} epochs" if minutes is None else f"{minutes:g} minutes"
+    count = len(tried) * len(made.seeds)
+    print(f"{count} runs of {each} each; models and metrics here stay as they are", flush=True)
+    rows = sweep_runs.run(made, tried)
+    print("\n".join(arithmetic.lines(rows)))
+    print(f"bits per byte of all of val, mean ± standard deviation of {len(made.seeds)} seeds.")
+    runs.write_json(arguments.out.with_suffix(".json"), arithmetic.record(rows, made.seeds))
+    _write_page(arguments.out, sweep_page(rows, each=each, seeds=len(made.seeds)))
+    print(f"\ncurves: {arguments.out}")

@@ -1,9 +1,10 @@
 """Batches for training as a pure function of (data, seed, batch number, rank, world size).
 
 Nothing is replayed to continue at batch n, no state can be lost, every epoch has another order and
-every token is a target exactly once an epoch. Waste: the last window of an epoch is padded, and a
-batch may span two epochs; packed conversations leave the rest of a window empty (counted in
-`Packed.padding_share`).
+every token is a target exactly once an epoch. What costs time once per document is done when a run
+starts; then any window of any epoch is found at once (`permutation.py`). Waste: the last window of an
+epoch is padded, and a batch may span two epochs; packed conversations leave the rest of a window
+empty (counted in `Packed.padding_share`).
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from sifirdan.corpus.permutation import mixed, permuted
 from sifirdan.corpus.shards import Shards
 from sifirdan.errors import DataError
 
@@ -33,8 +35,13 @@ class Windows(Protocol):
 
 
 class Stream:
-    """Windows over the token stream. `sampling` is "epoch" (documents in another order each epoch,
-    each token a target once) or "random" (start points drawn with replacement, as nanoGPT does).
+    """Windows over the token stream. `sampling` is "epoch" (each token a target once) or "random"
+    (start points drawn with replacement, as nanoGPT does).
+
+    The documents are put in a drawn order once, and the last is followed by the first: a circle. An
+    epoch goes round it once, from a start of its own, so that windows are cut at other places each
+    time, and takes its windows in an order of its own. Both follow from the seed and the epoch's
+    number alone. A document keeps its neighbours, which is the price of a jump that costs nothing.
 
     With `document_mask` a window says which document each place belongs to, as `Packed` does, so that
     none sees another (arXiv:2407.21783, section 3.2). The mark `</s>` between two documents is the
@@ -55,62 +62,55 @@ class Stream:
             )
         self.shards, self.length, self.seed = shards, context_length, seed
         self.sampling, self.eos_id, self.document_mask = sampling, eos_id, document_mask
-        self.windows_per_epoch = -(-shards.num_tokens // context_length)
-        self._epoch = -1
+        self._order = np.random.default_rng([seed, 1]).permutation(len(shards))
+        self._starts = np.concatenate([[0], np.cumsum(shards.lengths[self._order])])
+        self._num_tokens = int(self._starts[-1])
+        self.windows_per_epoch = -(-self._num_tokens // context_length)
 
     def window(self, index: int) -> Window:
-        start = self._start(index)
-        parts = self._read(start, self.length)
-        targets = np.concatenate(parts).astype(np.int64)
-        before = self._read(start - 1, 1)[0] if start else np.array([self.eos_id])
-        inputs = np.concatenate([before, targets])[: self.length]
-        padding = self.length - len(targets)
+        start, count = self._place(index)
+        parts = [self.shards.tokens(document)[some] for document, some in self._read(start, count)]
+        tokens = np.concatenate(parts)
         window = {
-            "inputs": np.pad(inputs, (0, self.length - len(inputs)), constant_values=self.eos_id),
-            "targets": np.pad(targets, (0, padding), constant_values=IGNORE),
+            "inputs": np.full(self.length, self.eos_id, np.int64),
+            "targets": np.full(self.length, IGNORE, np.int64),
         }
-        return window | _documents(parts, padding) if self.document_mask else window
+        window["inputs"][:count], window["targets"][:count] = tokens[:-1], tokens[1:]
+        sizes = [len(parts[0]) - 1, *map(len, parts[1:])]
+        return window | _documents(sizes, self.length - count) if self.document_mask else window
 
     def documents(self, index: int) -> list[str]:
-        start = self._start(index)
-        last = min(start + self.length, self.shards.num_tokens) - 1
-        places = np.searchsorted(self._starts, [max(0, start - 1), last], side="right") - 1
-        return [self.shards.document(int(i)) for i in self._order[places[0] : places[1] + 1]]
+        found = dict.fromkeys(document for document, _ in self._read(*self._place(index)))
+        return [self.shards.document(document) for document in found]
 
-    def _start(self, index: int) -> int:
-        """Where window `index` starts in its epoch's stream, which is entered."""
+    def _place(self, index: int) -> tuple[int, int]:
+        """Where on the circle window `index` has its first target, and how many it has."""
         if self.sampling == "random":
-            self._enter_epoch(0)
             rng = np.random.default_rng([self.seed, 2, index])
-            return int(rng.integers(self.shards.num_tokens - self.length + 1))
-        self._enter_epoch(index // self.windows_per_epoch)
-        return int(self._window_order[index % self.windows_per_epoch]) * self.length
+            return int(rng.integers(self._num_tokens - self.length + 1)), self.length
+        epoch, number = divmod(index, self.windows_per_epoch)
+        start = mixed(self.seed, epoch, 1) % self._num_tokens
+        passed = self.length * permuted(number, self.windows_per_epoch, mixed(self.seed, epoch, 2))
+        return start + passed, min(self.length, self._num_tokens - passed)
 
-    def _enter_epoch(self, epoch: int) -> None:
-        if epoch == self._epoch:
-            return
-        rng = np.random.default_rng([self.seed, 1, epoch])
-        self._order = rng.permutation(len(self.shards))
-        self._starts = np.concatenate([[0], np.cumsum(self.shards.lengths[self._order])])
-        self._window_order = rng.permutation(self.windows_per_epoch)
-        self._epoch = epoch
-
-    def _read(self, start: int, count: int) -> list[np.ndarray]:
-        """Up to `count` tokens of this epoch's stream from position `start`, in parts of a document."""
+    def _read(self, start: int, count: int) -> list[tuple[int, slice]]:
+        """The token before position `start` and the `count` from there: documents, and what of them."""
+        start, count = (start - 1) % self._num_tokens, count + 1
         place = int(np.searchsorted(self._starts, start, side="right")) - 1
         parts, offset = [], start - int(self._starts[place])
-        while count > 0 and place < len(self.shards):
-            part = self.shards.tokens(int(self._order[place]))[offset : offset + count]
-            parts.append(part)
-            count -= len(part)
-            place, offset = place + 1, 0
+        while count > 0:
+            document = int(self._order[place])
+            end = min(offset + count, int(self._starts[place + 1] - self._starts[place]))
+            parts.append((document, slice(offset, end)))
+            count -= end - offset
+            place, offset = (place + 1) % len(self._order), 0
         return parts
 
 
-def _documents(parts: list[np.ndarray], padding: int) -> Window:
+def _documents(sizes: list[int], padding: int) -> Window:
     """The number of the document that each place belongs to, from 1 (0 is padding), and the place in it."""
-    sizes = [len(part) for part in parts]
-    numbers = np.repeat(np.arange(1, len(parts) + 1), sizes)
+    sizes = [size for size in sizes if size]
+    numbers = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     places = np.concatenate([np.arange(size) for size in sizes])
     return {"segments": np.pad(numbers, (0, padding)), "positions": np.pad(places, (0, padding))}
 
@@ -118,7 +118,11 @@ def _documents(parts: list[np.ndarray], padding: int) -> Window:
 class Packed:
     """Windows of whole conversations side by side. `segments` numbers them from 1 (0 is padding)
     and `positions` start again in each, so that no conversation sees another; targets are the ids
-    marked in the loss mask, seen from the id before."""
+    marked in the loss mask, seen from the id before.
+
+    They are packed once, in a drawn order, and each epoch takes the windows in an order of its own.
+    To pack every epoch anew would give no conversation another context, and epochs of unequal
+    length: to find where one starts, all before it would have to be packed."""
 
     def __init__(self, shards: Shards, *, context_length: int, seed: int, pad_id: int) -> None:
         if len(shards) == 0:
@@ -133,20 +137,18 @@ class Packed:
                 todo="lower prepare_chat.max_tokens",
             )
         self.shards, self.length, self.seed, self.pad_id = shards, context_length, seed, pad_id
-        self._epochs: list[list[list[int]]] = []
-        self._first_window = [0]
+        self._windows = self._pack()
+        self.windows_per_epoch = len(self._windows)
 
     def windows_before(self, epoch: int) -> int:
         """How many windows the epochs before `epoch` have: where that epoch starts."""
-        while len(self._epochs) < epoch:
-            self._pack_epoch()
-        return self._first_window[epoch]
+        return epoch * self.windows_per_epoch
 
     @property
     def padding_share(self) -> float:
-        """The empty part of the first epoch's windows, 0 to 1."""
+        """The empty part of an epoch's windows, 0 to 1."""
         used = int((self.shards.lengths - 1).sum())
-        return 1 - used / (self.windows_before(1) * self.length)
+        return 1 - used / (self.windows_per_epoch * self.length)
 
     def documents(self, index: int) -> list[str]:
         return [self.shards.document(member) for member in self._members(index)]
@@ -172,27 +174,22 @@ class Packed:
         return window
 
     def _members(self, index: int) -> list[int]:
-        while self._first_window[-1] <= index:
-            self._pack_epoch()
-        epoch = int(np.searchsorted(self._first_window, index, side="right")) - 1
-        return self._epochs[epoch][index - self._first_window[epoch]]
+        epoch, number = divmod(index, self.windows_per_epoch)
+        return self._windows[permuted(number, self.windows_per_epoch, mixed(self.seed, epoch, 3))]
 
-    def _pack_epoch(self) -> None:
-        """Fill windows in this epoch's order, each conversation into the open window or a new one."""
-        order = np.random.default_rng([self.seed, 3, len(self._epochs)]).permutation(
-            len(self.shards)
-        )
+    def _pack(self) -> list[list[int]]:
+        """Fill windows in a drawn order, each conversation into the open window or a new one."""
+        order = np.random.default_rng([self.seed, 3]).permutation(len(self.shards))
+        needs = self.shards.lengths[order] - 1
         windows: list[list[int]] = []
         room = 0
-        for member in order.tolist():
-            need = int(self.shards.lengths[member]) - 1
+        for member, need in zip(order.tolist(), needs.tolist(), strict=True):
             if need > room:
                 windows.append([])
                 room = self.length
             windows[-1].append(member)
             room -= need
-        self._epochs.append(windows)
-        self._first_window.append(self._first_window[-1] + len(windows))
+        return windows
 
 
 class Batches(Dataset):

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 from sifirdan.corpus.card import CARD_FILE, read_card
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS, read_ledger
 from sifirdan.corpus.reasons import deciding, in_words
@@ -85,10 +85,9 @@ def unread_places(raw: Path, wanted: str) -> list[dict[str, Any]]:
     path = raw / QUARANTINE_FILE
     if not wanted or not path.is_file():
         return []
-    with open(path, encoding="utf-8", newline="\n") as lines:
-        places = [json.loads(line) for line in lines]
-    exact = [place for place in places if place["origin"] == wanted]
-    found = exact or [place for place in places if wanted in place["origin"]]
+    places = json_files.read_lines(path, todo="dvc repro ingest, which restores it")
+    exact = [place for place in places if place.get("origin") == wanted]
+    found = exact or [place for place in places if wanted in str(place.get("origin"))]
     return found[:MOST_UNREAD]
 
 

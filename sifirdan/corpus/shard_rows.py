@@ -5,7 +5,6 @@ data/chat leads to its messages, any other to its document, with source, licence
 """
 
 import difflib
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 from sifirdan.corpus.ledger_file import LEDGER_FILE, SPLITS
 from sifirdan.corpus.provenance import (
     NEAR_MATCHES,
@@ -108,10 +107,11 @@ def _read_row(path: Path, wanted: int) -> dict[str, Any]:
 
 def _chat_row(folder: Path, path: Path, number: int) -> dict[str, Any]:
     """The line of the readable twin: NAME.jsonl has the rows of NAME/part-00000.arrow in order."""
-    with open(folder / f"{path.parent.name}.jsonl", encoding="utf-8", newline="\n") as lines:
+    twin, todo = folder / f"{path.parent.name}.jsonl", "dvc repro prepare_chat"
+    with open(twin, "rb") as lines:  # binary lines end at LF only
         for index, line in enumerate(lines):
             if index == number:
-                row = json.loads(line)
+                row = json_files.parse_object(line, f"{twin}:{number + 1}", todo=todo)
                 return {
                     "license": row["license"],
                     "origin": row["type"],

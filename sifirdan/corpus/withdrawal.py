@@ -8,7 +8,6 @@ in params.yaml. Not searched: other machines, the Hub, the tracking store. No st
 
 import difflib
 import hashlib
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 import pyarrow.compute as pc
 
-from sifirdan import runs
+from sifirdan import json_files, runs
 from sifirdan.config import read_yaml
 from sifirdan.corpus.ledger_file import SUMMARY_FILE
 from sifirdan.corpus.shard_rows import batches
@@ -161,10 +160,7 @@ def _documents(folder: Folder, source: str) -> dict[str, int]:
         number = folder.counts.get(source, {}).get("documents", 0)
         return {"all": number} if number else {}
     if folder.kind == "corpus":
-        path = folder.files.get(SUMMARY_FILE)
-        if path is None or not path.is_file():
-            return {}
-        account = json.loads(path.read_text(encoding="utf-8")).get(source, {"out": {}})
+        account = _summary(folder).get(source, {"out": {}})
         return {split: number for split, number in account["out"].items() if number}
     counted: Counter[str] = Counter()
     for name, path in sorted(folder.files.items()):
@@ -173,6 +169,14 @@ def _documents(folder: Folder, source: str) -> dict[str, int]:
                 same = pc.sum(pc.equal(batch.column("source"), source)).as_py() or 0
                 counted[name.split("/")[0]] += same
     return dict(+counted)
+
+
+def _summary(folder: Folder) -> dict[str, Any]:
+    """The account of each source in a corpus; empty where it has none."""
+    path = folder.files.get(SUMMARY_FILE)
+    if path is None or not path.is_file():
+        return {}
+    return json_files.read_object(path, todo=_mend(path) if folder.cached else "dvc repro clean")
 
 
 def _work_tree_folders(root: Path) -> Iterator[Folder]:
@@ -192,13 +196,25 @@ def _cached_folders(root: Path) -> Iterator[Folder]:
     bytes of each lie under that name. Only the cache inside the project is looked through."""
     cache = root / ".dvc/cache/files/md5"
     for listing in sorted(cache.glob("*/*.dir")):
-        entries = json.loads(listing.read_text(encoding="utf-8"))
-        places = {e["relpath"]: cache / e["md5"][:2] / e["md5"][2:] for e in entries}
+        try:
+            entries = json_files.loads(listing.read_bytes())
+            places = {e["relpath"]: cache / e["md5"][:2] / e["md5"][2:] for e in entries}
+        except (OSError, ValueError, TypeError, KeyError):
+            raise json_files.damaged(
+                str(listing),
+                "it lists no files",
+                todo=_mend(listing),
+                expected="DVC's list of a folder",
+            ) from None
         path = places.get(runs.MANIFEST)
         manifest = _parsed(path.read_bytes()) if path and path.is_file() else None
         if manifest:
             place = f"DVC cache {listing.parent.name}{listing.stem[:10]}"
             yield _folder(place, True, manifest, places)
+
+
+def _mend(path: Path) -> str:
+    return f"rm -f {path}; where a remote has it, dvc fetch --all-commits brings it back"
 
 
 def _folder(place: str, cached: bool, manifest: dict[str, Any], files: dict[str, Path]) -> Folder:
@@ -209,7 +225,7 @@ def _folder(place: str, cached: bool, manifest: dict[str, Any], files: dict[str,
 def _parsed(raw: bytes) -> dict[str, Any] | None:
     """A manifest of ours, or None for another file of that name."""
     try:
-        content = json.loads(raw)
+        content = json_files.loads(raw)
     except ValueError:
         return None
     if not isinstance(content, dict) or not {"kind", "inputs", "counts", "files"} <= content.keys():
@@ -225,9 +241,7 @@ def _stage_order(folder: Folder) -> int:
 def _known_sources(root: Path, folders: Any) -> set[str]:
     known = {name for f in folders if f.kind == "raw" for name in f.counts}
     for folder in folders:
-        path = folder.files.get(SUMMARY_FILE) if folder.kind == "corpus" else None
-        if path and path.is_file():
-            known |= set(json.loads(path.read_text(encoding="utf-8")))
+        known |= set(_summary(folder) if folder.kind == "corpus" else ())
     return known | set(_params_sources(root))
 
 

@@ -35,9 +35,9 @@ class LayerCache:
 
 
 class Attention(nn.Module):
-    """Causal self-attention with grouped key-value heads (arXiv:2305.13245). `turn` is that of the
-    positions; with QK-norm every head's queries and keys get an RMSNorm before it (arXiv:2302.05442, as
-    Qwen3 has it)."""
+    """Causal self-attention with grouped key-value heads (arXiv:2305.13245). `turn` rotates queries
+    and keys (RoPE) or leaves them as they are: positions.py. With QK-norm every head's queries and
+    keys get an RMSNorm before it (arXiv:2302.05442, as Qwen3 has it)."""
 
     def __init__(self, shape: ModelShape, turn: Callable[[Tensor, Angles], Tensor]) -> None:
         super().__init__()
@@ -50,29 +50,32 @@ class Attention(nn.Module):
         self.o_proj = linear(queries, width, bias=bias)
         group = shape.num_heads // shape.num_kv_heads
         self.spread = SpreadHeads(group) if group > 1 else nn.Identity()
-        self.q_norm, self.k_norm = (
-            RMSNorm(self.head_size, shape.rms_norm_eps) if shape.qk_norm else nn.Identity()
-            for _ in range(2)
-        )
+        eps = shape.rms_norm_eps
+        self.q_norm = RMSNorm(self.head_size, eps) if shape.qk_norm else nn.Identity()
+        self.k_norm = RMSNorm(self.head_size, eps) if shape.qk_norm else nn.Identity()
 
     def forward(
         self, x: Tensor, angles: Angles, mask: Tensor | None, cache: LayerCache | None
     ) -> Tensor:
         batch, length, _ = x.shape
+        # (B, T, C) -> (B, T, H·D), (B, T, K·D), (B, T, K·D)
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        # split: (B, T, H·D) -> (B, T, H, D) -> (B, H, T, D); k and v with K heads for H
         q = self.q_norm(q.view(batch, length, -1, self.head_size)).transpose(1, 2)
         k = self.k_norm(k.view(batch, length, -1, self.head_size)).transpose(1, 2)
         v = v.view(batch, length, -1, self.head_size).transpose(1, 2)
         q, k = self.turn(q, angles), self.turn(k, angles)  # (B, H, T, D), (B, K, T, D)
         if cache is not None:
-            k, v = cache.append(k, v)
-        y = attend(q, self.spread(k), self.spread(v), mask).transpose(1, 2)  # (B, T, H, D)
-        out: Tensor = self.o_proj(y.reshape(batch, length, -1))  # (B, T, C)
+            k, v = cache.append(k, v)  # (B, K, S, D)
+        # join: (B, H, T, D) -> (B, T, H, D) -> (B, T, H·D) -> (B, T, C)
+        y = attend(q, self.spread(k), self.spread(v), mask).transpose(1, 2)
+        out: Tensor = self.o_proj(y.reshape(batch, length, -1))
         return out
 
 
 class SpreadHeads(nn.Module):
-    """Keys or values (B, K, T, D) -> (B, H, T, D): each head stands for a group of query heads."""
+    """Keys or values (B, K, S, D) -> (B, H, S, D): each head stands for a group of query heads (the
+    field's repeat_kv)."""
 
     def __init__(self, group: int) -> None:
         super().__init__()
@@ -83,8 +86,10 @@ class SpreadHeads(nn.Module):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(q·k/√D + mask)·v, all (B, H, T, D); without a mask, causal. Where a CPU trains under a
-    mask the steps are our own; torch's fused kernel serves everything else."""
+    """softmax(q·kᵀ/√D + mask)·v: q (B, H, T, D), k and v (B, H, S, D), mask (T, S) or (B or 1, 1, T, S)
+    -> (B, H, T, D). Without a mask it is causal, for which S = T, or T = 1: the newest token looks at
+    all so far. Where a CPU trains under a mask the steps are our own; torch's fused kernel serves
+    everything else."""
     if mask is not None and q.requires_grad and q.device.type == "cpu":
         y: Tensor = SpelledOutAttention.apply(q, k, v, mask)
         return y
@@ -94,9 +99,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 class SpelledOutAttention(torch.autograd.Function):
-    """Attention step by step (arXiv:1706.03762), and its gradient by hand: faster in training than
-    torch's fused kernel on a CPU, for memory that grows with T². By hand because the gradient of
-    k.mT that autograd derives comes transposed, which torch 2.13 compiles to wrong code for bf16."""
+    """Attention step by step (arXiv:1706.03762): `forward` is the formula of the course, `backward`
+    its gradient by hand. In training on a CPU this is faster than torch's fused kernel, at the price
+    of memory that grows with T². By hand because the gradient of k.mT that autograd derives comes
+    transposed, which torch 2.13 compiles to wrong code for bf16."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
@@ -108,8 +114,9 @@ class SpelledOutAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, weights = ctx.saved_tensors
-        along = wide(grad @ v.mT) * wide(weights)
-        grad_scores = along - wide(weights) * along.sum(-1, keepdim=True)  # through the softmax
+        # softmax: dS = P∘(dP − Σ dP∘P), with P the weights and S the scores
+        along = wide(grad @ v.mT) * wide(weights)  # dP∘P
+        grad_scores = along - wide(weights) * along.sum(-1, keepdim=True)
         grad_scores = (grad_scores * q.shape[-1] ** -0.5).to(q.dtype)
         return grad_scores @ k, grad_scores.mT @ q, weights.mT @ grad, None
 

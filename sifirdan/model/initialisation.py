@@ -1,7 +1,7 @@
 """Starting weights: two schemes, each with its source, for every combination of parts.
 
-Numbers are drawn in the order of `named_parameters`, so one seed gives one model. Gains of norms start
-at 1, biases at 0.
+N(0, s) is the normal distribution with mean 0 and standard deviation s. Numbers are drawn in the order
+of `named_parameters`, so one seed gives one model. Gains of norms start at 1, biases at 0.
 """
 
 import math
@@ -37,8 +37,9 @@ def zero_residual(model: nn.Module, shape: ModelShape, generator: Generator) -> 
 
 @torch.no_grad()
 def gpt2(model: nn.Module, shape: ModelShape, generator: Generator) -> None:
-    """N(0, 0.02) for tables, head and matrices, and 1/√(2L) of it for the two of each of the L blocks
-    that write into the residual stream (GPT-2's report, section 2.3)."""
+    """N(0, 0.02) for tables, head and matrices (GPT-1's paper, section 4.1; GPT-2's released code has
+    it too, but 0.01 for positions), and 1/√N of it for the N = 2L matrices that write into the
+    residual stream (GPT-2's report, section 2.3)."""
     for name, parameter in model.named_parameters():
         if name.endswith("norm.weight"):
             parameter.fill_(1.0)

@@ -41,7 +41,8 @@ def linear(in_features: int, out_features: int, *, bias: bool) -> nn.Linear:
 
 
 def dropout(share: float) -> nn.Module:
-    """Zeroes this share of the numbers in training, nothing otherwise (arXiv:1207.0580). It stands
-    where the transformer's paper puts it (arXiv:1706.03762, section 5.4): on what a sublayer adds to
-    the residual stream, and on the embeddings; never on attention's weights."""
+    """In training this share of the numbers is zeroed (arXiv:1207.0580) and the others are divided by
+    1 - share; otherwise nothing happens. It stands where the transformer's paper puts it
+    (arXiv:1706.03762, section 5.4): on what a sublayer adds to the residual stream, and on the
+    embeddings; never on attention's weights."""
     return nn.Dropout(share) if share > 0 else nn.Identity()

@@ -18,8 +18,8 @@ Weights = dict[str, Tensor]
 _ROTARY = {"positions": "rotary", "norm": "rmsnorm", "mlp": "swiglu"}
 _ADDED = {"positions": "learned", "norm": "layernorm", "mlp": "gelu"}
 OURS = "sifirdan"
-# Under this name config.json holds what other programs have no key for.
-_REST = "sifirdan"
+# The key of config.json that holds what other programs have no key for.
+_EXTRA = "sifirdan"
 
 
 @dataclass(frozen=True)
@@ -69,27 +69,27 @@ def config_content(config: ModelConfig, eos_id: int, pad_id: int) -> dict[str, A
         **layout.write(config),
         "initializer_range": 0.02,
         "tie_word_embeddings": shape.tie_embeddings,
-        "bos_token_id": eos_id,
+        "bos_token_id": eos_id,  # no start mark: documents begin after </s>
         "eos_token_id": eos_id,
         "pad_token_id": pad_id,
         "dtype": "float32",
         "torch_dtype": "float32",
         "use_cache": True,
     }
-    known = layout.parts | layout.read(content)
-    rest = {key: value for key, value in asdict(shape).items() if key not in known}
-    del rest["tie_embeddings"]
-    return content | {_REST: rest}
+    in_layout = layout.parts | layout.read(content) | {"tie_embeddings": shape.tie_embeddings}
+    extra = {key: value for key, value in asdict(shape).items() if key not in in_layout}
+    return content | {_EXTRA: extra}
 
 
 def config_from(content: dict[str, Any]) -> ModelConfig:
     """The sizes and parts in the content of a config.json. Raises KeyError, TypeError or ValueError
     where it is not one of ours."""
     layout = LAYOUTS[content["model_type"]]
-    found = layout.parts | layout.read(content) | {"tie_embeddings": content["tie_word_embeddings"]}
-    # the rest, as it was before there was a choice, for folders of earlier releases
-    rest = {"rope_theta": 10000.0, "dropout": 0.0, "init": "zero_residual"} | content.get(_REST, {})
-    shape = ModelShape(**(rest | found))
+    tied = content["tie_word_embeddings"]
+    in_layout = layout.parts | layout.read(content) | {"tie_embeddings": tied}
+    # for folders of earlier releases, as it was before there was a choice
+    extra = {"rope_theta": 10000.0, "dropout": 0.0, "init": "zero_residual"}
+    shape = ModelShape(**(extra | content.get(_EXTRA, {}) | in_layout))
     context = content["n_positions" if "n_positions" in content else "max_position_embeddings"]
     config = ModelConfig(content["vocab_size"], context, shape)
     for key, value in layout.write(config).items():

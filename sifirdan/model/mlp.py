@@ -1,4 +1,6 @@
-"""The MLP of a block, which looks at each token alone: SwiGLU, or GELU as in GPT-2."""
+"""The feed-forward network (MLP) of a block, which looks at each token alone: C -> intermediate_size
+(4C in GPT-2) -> C. SwiGLU, or GELU as in GPT-2.
+"""
 
 import torch.nn.functional as F
 from torch import Tensor, nn

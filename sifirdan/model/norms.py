@@ -8,7 +8,7 @@ from sifirdan.model.layers import wide
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm, computed wide (arXiv:1910.07467)."""
+    """x / √(mean(x²) + eps) · gain: no mean is taken away, no bias (arXiv:1910.07467)."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Mean 0 and variance 1, then a gain (arXiv:1607.06450)."""
+    """(x - mean) / √(variance + eps) · gain (arXiv:1607.06450)."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Where a token stands: learned, sinusoidal and rotary positions, or none.
 
-Each kind acts in one of two places. Called, it gives what enters the first block: embeddings (B, T, C)
-with the position added, or as they came. `turn` acts on queries and keys in every layer, with the
-`angles` that are looked up once a forward pass; it leaves them as they are for all but rotary ones.
+A kind acts at one of two places. Learned and sinusoidal positions are added to the embeddings (B, T, C)
+before the first block: `forward`. Rotary ones turn queries and keys in every layer: `turn`, with the
+`angles` that are looked up once a forward pass. At the other place each does nothing.
 """
 
 import torch
@@ -15,15 +15,17 @@ Angles = tuple[Tensor, ...]  # what `turn` needs: cosines and sines, or nothing
 
 
 def rotate(x: Tensor, angles: Angles) -> Tensor:
-    """Turn each pair (x[i], x[i + D/2]) of x (B, H, T, D) by its position's angle."""
+    """Turn each pair (x[i], x[i + D/2]) of x (B, H or K, T, D) by its position's angle (B or 1, 1, T, D).
+    Pairs as in Hugging Face's Llama; the paper pairs neighbours, x[2i] and x[2i + 1]."""
     cos, sin = angles
     left, right = x.chunk(2, dim=-1)
     return x * cos + torch.cat([-right, left], dim=-1) * sin
 
 
 def leave(x: Tensor, angles: Angles) -> Tensor:
-    """x as it is."""
-    return x
+    """x as it is, in memory in the order of its axes, which torch 2.13 needs: compiled, the product of
+    two transposed views in bf16 is NaN on a CPU."""
+    return x.contiguous()
 
 
 class RotaryPositions(nn.Module):
@@ -37,7 +39,8 @@ class RotaryPositions(nn.Module):
         steps = torch.arange(0, shape.head_size, 2, dtype=torch.float32)
         frequencies = shape.rope_theta ** -(steps / shape.head_size)
         angles = torch.arange(context_length, dtype=torch.float32)[:, None] * frequencies
-        angles = torch.cat([angles, angles], dim=-1)  # (T, D): the two halves turn together
+        # (context_length, D): the two halves turn together
+        angles = torch.cat([angles, angles], dim=-1)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
@@ -67,8 +70,9 @@ class LearnedPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """A fixed table of sines and cosines, added to the embedding (arXiv:1706.03762, section 3.5). Its
-    numbers are as large as those of an embedding that starts as N(0, 0.8)."""
+    """A fixed table, added to the embedding (arXiv:1706.03762, section 3.5). Row t: sin(t/10000^(2i/C))
+    and cos of the same, in turn. Their root mean square is 0.71. The paper multiplies embeddings by √C
+    first (section 3.4), which is not done here: an embedding that starts as N(0, 0.8) is about as large."""
 
     turn = staticmethod(leave)
 
@@ -77,7 +81,8 @@ class SinusoidalPositions(nn.Module):
         width = shape.hidden_size
         frequencies = 10000.0 ** -(torch.arange(0, width, 2, dtype=torch.float32) / width)
         angles = torch.arange(context_length, dtype=torch.float32)[:, None] * frequencies
-        table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)  # (T, C)
+        table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+        # (context_length, C); of an odd C the last cosine has no place
         self.register_buffer("table", table[:, :width], persistent=False)
 
     def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from sifirdan.errors import ConfigError
 
-Positions = Literal["rotary", "learned", "sinusoidal", "none"]
+PositionKind = Literal["rotary", "learned", "sinusoidal", "none"]
 Norm = Literal["rmsnorm", "layernorm"]
 MLP = Literal["swiglu", "gelu"]
 Init = Literal["zero_residual", "gpt2"]
@@ -18,25 +18,30 @@ Init = Literal["zero_residual", "gpt2"]
 class ModelShape:
     """The parts and sizes a user chooses; see params.yaml for each."""
 
-    positions: Positions
+    positions: PositionKind
     norm: Norm
     mlp: MLP
     qk_norm: bool
     bias: bool
     dropout: float
     init: Init
-    hidden_size: int
+    hidden_size: int  # C
     intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_size: int
+    num_layers: int  # L
+    num_heads: int  # H
+    num_kv_heads: int  # K
+    head_size: int  # D
     rope_theta: float
     rms_norm_eps: float
     tie_embeddings: bool
 
     def __post_init__(self) -> None:
-        for key, kind in (("positions", Positions), ("norm", Norm), ("mlp", MLP), ("init", Init)):
+        for key, kind in (
+            ("positions", PositionKind),
+            ("norm", Norm),
+            ("mlp", MLP),
+            ("init", Init),
+        ):
             if getattr(self, key) not in get_args(kind):
                 raise ConfigError(
                     f"model.{key} is {getattr(self, key)!r}",
@@ -54,7 +59,7 @@ class ModelShape:
         if self.head_size < 2 or self.head_size % 2:
             raise ConfigError(
                 f"model.head_size is {self.head_size}",
-                expected="an even number: rotary positions turn pairs",
+                expected="an even number, 2 or more",
                 todo="change model.head_size",
             )
         if not 0 <= self.dropout < 1:
@@ -70,6 +75,6 @@ class ModelShape:
 class ModelConfig:
     """A model's shape with the two sizes its tokenizer and training give it."""
 
-    vocab_size: int
+    vocab_size: int  # V
     context_length: int
     shape: ModelShape

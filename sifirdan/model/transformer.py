@@ -5,7 +5,7 @@ Each part is chosen once, in a constructor: positions.py, norms.py, attention.py
 Hugging Face Llama checkpoint; nothing here knows of files, training or sampling.
 
 Shapes: B batch, T tokens, C width (hidden_size), H query heads, K key-value heads, D head size,
-V vocabulary, L layers.
+V vocabulary, L layers, S tokens that are looked at (T, or with a cache all so far).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,9 @@ from sifirdan.model.shape import ModelConfig, ModelShape
 
 __all__ = ["Block", "Decoder", "ModelConfig", "ModelShape", "Transformer", "segment_mask"]
 
-MAX_MASKED_LENGTH = 512  # tokens; longer windows train without a causal mask of T x T numbers
+# Tokens; up to here training on a CPU uses a ready causal mask (T, T). Longer windows are causal too,
+# inside torch's kernel (attention.attend).
+MAX_MASKED_LENGTH = 512
 
 
 class Block(nn.Module):
@@ -32,9 +34,12 @@ class Block(nn.Module):
 
     def __init__(self, shape: ModelShape, turn: Callable[[Tensor, Angles], Tensor]) -> None:
         super().__init__()
-        width, eps, bias = shape.hidden_size, shape.rms_norm_eps, shape.bias
+        width, bias = shape.hidden_size, shape.bias
+        eps = shape.rms_norm_eps  # LayerNorm's too
+        # before attention (GPT-2's ln_1)
         self.input_layernorm = norm(shape.norm, width, eps, bias=bias)
         self.self_attn = Attention(shape, turn)
+        # before the MLP, in spite of its name (GPT-2's ln_2)
         self.post_attention_layernorm = norm(shape.norm, width, eps, bias=bias)
         self.mlp = MLPS[shape.mlp](width, shape.intermediate_size, bias=bias)
         self.dropout = dropout(shape.dropout)
@@ -77,7 +82,8 @@ class Decoder(nn.Module):
         length, causal = embedded.shape[1], self.get_buffer("causal")
         trains_on_cpu = embedded.requires_grad and embedded.device.type == "cpu"
         if mask is None and trains_on_cpu and length <= len(causal):
-            mask = causal[:length, :length]  # ready-made: a comparison would not compile to vectors
+            # (T, T), for all of B and H; ready-made: a comparison would not compile to vectors
+            mask = causal[:length, :length]
         hidden = embedded
         for index, layer in enumerate(self.layers):
             hidden = layer(hidden, angles, mask, cache[index] if cache else None)
@@ -102,8 +108,9 @@ class Transformer(nn.Module):
         dtype: torch.dtype = torch.float32,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """ids (B, T) -> (B, T, C) in `dtype`, which the whole forward pass then runs in: the tables
-        of tokens and, where they are added, of positions (B or 1, T), by default 0 … T-1."""
+        """Token ids (B, T) -> embeddings (B, T, C): the token's row, plus the position's where
+        positions are added, then dropout. `positions` (B or 1, T) default to 0 … T-1. The result is
+        in `dtype`, which the whole forward pass then runs in."""
         self._require_room(ids.shape[1])
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)[None]

@@ -1,4 +1,5 @@
-"""Batches on their way to the device, one ahead of the computation.
+"""Batches on their way to the device, one ahead of the computation. (The feed-forward network is
+model/mlp.py.)
 
 Work for a GPU is queued, not done, when a call returns: `fetch` then reads the next batch, and its
 copy out of pinned memory runs beside the computation. Ids travel as 64-bit numbers: at a million

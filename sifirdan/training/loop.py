@@ -1,9 +1,11 @@
 """The one training loop, for pretraining and instruction tuning alike.
 
-`fit` steps from the newest saved state to `num_steps`, or to where its `Watch` ends it. The gradient
-of a step is the sum over the target tokens of all its micro-batches, divided once by their number, so
-accumulation never changes the result. Points of the curve (loss, learning rate, validation) are kept with the state; times and
-speeds go to the log and to `on_point` only.
+`fit` steps from the newest saved state to `num_steps`, or to where its `Watch` ends it. One step: the
+rate from the schedule; forward, loss and backward of each micro-batch (`_accumulate`); the mean of the
+gradient, clipped (`_average_and_clip`); `optimizer.step` and `zero_grad`. The gradient is the sum over
+the target tokens of all micro-batches, divided once by their number, so accumulation never changes the
+result. Points of the curve (loss, learning rate, validation) are kept with the state; times and speeds
+go to the log and to `on_point` only.
 """
 
 import logging
@@ -20,10 +22,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sifirdan.corpus.loader import Batches, load_batches
+from sifirdan.distributed import ALONE, World, full
 from sifirdan.model.checkpoint import set_weights, weights_of
 from sifirdan.model.transformer import Transformer
 from sifirdan.training.feed import Feed
-from sifirdan.training.losses import LossOf, cross_entropy_sum, loss_function, loss_of_batch
+from sifirdan.training.losses import BatchLoss, batch_loss, cross_entropy_sum, loss_function
 from sifirdan.training.non_finite import batch_refusal, require_finite_state
 from sifirdan.training.optim import Schedule, set_learning_rates
 from sifirdan.training.resume import ResumeStore, SavedState
@@ -69,11 +72,13 @@ def fit(
     on_point: Callable[[Point], None],
     extra: dict[str, Any],
     watch: Watch | None = None,
+    world: World = ALONE,
 ) -> list[Point]:
     """Train in place; returns the curve, a list of {"step", name: value, …}. `on_resume` gets the
     saved state a run continues from, `on_point` every new point with its speed; `extra` is stored
     with each state. `watch` may end the run early, and knows afterwards why; the model then has the
-    weights that it keeps. After SIGTERM or Ctrl-C the state is saved and KeyboardInterrupt raised."""
+    weights that it keeps. After SIGTERM, Ctrl-C or the end of the terminal the state is saved and
+    KeyboardInterrupt raised."""
     watch = watch or Watch()
     saved = store.load_newest(model, optimizers)
     watch.start(saved.extra.get("watch") if saved else None)
@@ -85,42 +90,45 @@ def fit(
     points = list(saved.points) if saved else []
     best = saved.best if saved else None
     device = next(model.parameters()).device
-    loss_of = loss_function(settings.compiled, settings.logits_chunk)
     accumulation = settings.micro_batches_per_step
-    stream = load_batches(
-        batches, done * accumulation, settings.num_steps * accumulation,
-        num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
-    )  # fmt: skip
-    feed = Feed(stream, device)
+    compiled = settings.compiled and not world.is_sharded  # there, each block by itself
+    loss = loss_function(compiled, settings.logits_chunk)
+    loss_of = world.wrap(model, batch_loss(model, loss, settings.dtype), accumulation)
     point_every = max(1, settings.num_steps // CURVE_POINTS)
     model.train()
     with _stop_when_asked() as stop_asked:
+        # inside: a terminal asks all its processes, and those that are forked here go on meanwhile
+        stream = load_batches(
+            batches, done * accumulation, settings.num_steps * accumulation,
+            num_workers=settings.loader_workers, pin_memory=device.type == "cuda",
+        )  # fmt: skip
+        feed = Feed(stream, device)
         clock = _Clock(done, settings.num_steps)
         for step in range(done + 1, settings.num_steps + 1):
             if watch.has_ended:
                 break
             factor = settings.schedule.lr_factor(step, settings.num_steps)
             set_learning_rates(optimizers, factor)
-            loss_sum, targets, inputs = _accumulate(
-                model, loss_of, feed, accumulation, settings, device
-            )
-            grad_norm = _prepare_gradients(model, targets, settings.max_grad_norm)
+            loss_sum, targets, inputs = _accumulate(loss_of, feed, accumulation, device)
+            loss_sum, targets = world.sums(loss_sum, targets)
+            grad_norm = _average_and_clip(model, targets, settings.max_grad_norm)
             if not math.isfinite(grad_norm):
                 first = (step - 1) * accumulation
+                plain = batch_loss(model, cross_entropy_sum, settings.dtype)
                 raise batch_refusal(
                     step, range(first, first + accumulation), batches, model,
-                    lambda micro: loss_of_batch(model, cross_entropy_sum, micro, settings.dtype),
+                    loss_of if world.is_sharded else plain, world,
                 )  # fmt: skip
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
-            clock.count(inputs)
+            clock.count(inputs * world.size)
             if step == done + 1:
                 clock.restart()  # the first step compiles, which says nothing about the others
 
             if step == settings.num_steps:
                 watch.end("budget")
-            elif watch.is_out_of_time():
+            elif watch.limits.max_minutes is not None and world.any(watch.is_out_of_time()):
                 watch.end("max_minutes")
             validating = step in settings.eval_steps or watch.has_ended
             on_curve = validating or step == 1 or step % point_every == 0
@@ -133,10 +141,10 @@ def fit(
                 }
                 if validating:
                     clock.pause()
-                    measured = validate()
+                    measured = world.agree(validate())
                     point |= measured
                     if watch.see(step, measured) and watch.limits.keep == "best":
-                        best = {name: value.clone() for name, value in weights_of(model).items()}
+                        best = _copy_of_weights(model, world)
                     if watch.is_out_of_patience() and not watch.has_ended:
                         watch.end("patience")
                     clock.resume()
@@ -147,14 +155,18 @@ def fit(
                 if on_curve:
                     points.append(point)
                     on_point(point | speed)
-            if watch.has_ended or step % settings.checkpoint_every_steps == 0 or stop_asked():
+            if (
+                watch.has_ended
+                or step % settings.checkpoint_every_steps == 0
+                or world.any(stop_asked())
+            ):
                 clock.pause()
-                require_finite_state(model, optimizers, step)
+                require_finite_state(model, optimizers, step, world)
                 state = SavedState(step, points, extra | {"watch": watch.record()}, best)
                 store.save(model, optimizers, state)
                 clock.resume()
-            if stop_asked() and not watch.has_ended:
-                raise KeyboardInterrupt
+                if not watch.has_ended and world.any(stop_asked()):
+                    raise KeyboardInterrupt
     if best is not None:
         set_weights(model, best, place="the best weights")
     model.eval()
@@ -166,13 +178,17 @@ def eval_steps(num_steps: int, every: int) -> frozenset[int]:
     return frozenset(range(every, num_steps, every)) | {num_steps}
 
 
+def _copy_of_weights(model: Transformer, world: World) -> dict[str, Tensor]:
+    """The weights as they are now; of a sharded model this process's rows, on their device."""
+    weights = weights_of(model)
+    if world.is_sharded:
+        own = model.state_dict()
+        weights = {name: own[name].detach() for name in weights}
+    return {name: value.clone() for name, value in weights.items()}
+
+
 def _accumulate(
-    model: Transformer,
-    loss_of: LossOf,
-    feed: Feed,
-    accumulation: int,
-    settings: FitSettings,
-    device: torch.device,
+    loss_of: BatchLoss, feed: Feed, accumulation: int, device: torch.device
 ) -> tuple[Tensor, int, int]:
     """Add the gradients of one step's micro-batches; returns (loss sum, targets, input tokens)."""
     loss_sum = torch.zeros((), device=device)
@@ -181,7 +197,7 @@ def _accumulate(
         micro, counted = feed.take()
         targets += counted
         inputs += micro["inputs"].numel()
-        loss = loss_of_batch(model, loss_of, micro, settings.dtype)
+        loss = loss_of(micro)
         loss.backward()
         feed.fetch()
         loss_sum += loss.detach()
@@ -189,24 +205,26 @@ def _accumulate(
 
 
 @torch.no_grad()
-def _prepare_gradients(model: Transformer, targets: int, max_norm: float) -> float:
+def _average_and_clip(model: Transformer, targets: int, max_norm: float) -> float:
     """Divide the summed gradient by the number of targets and clip its norm, both in one go; returns
     the norm before clipping. Where it is not finite nothing is changed."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = float(torch.nn.utils.get_total_norm(gradients)) / max(targets, 1)
+    norm = float(full(torch.nn.utils.get_total_norm(gradients))) / max(targets, 1)
     if math.isfinite(norm):
         torch._foreach_mul_(gradients, min(1.0, max_norm / (norm + 1e-6)) / max(targets, 1))
     return norm
 
 
 class _stop_when_asked:
-    """While open, SIGTERM and Ctrl-C only set a flag; the value is a function that reads it."""
+    """While open, SIGTERM, Ctrl-C and SIGHUP (the terminal is closed) only set a flag; the value is a
+    function that reads it. Under nohup, which ignores SIGHUP, that stays so."""
 
     def __enter__(self) -> Callable[[], bool]:
         self._asked = False
-        self._before = {
-            number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)  # Windows has none
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
         return lambda: self._asked
 
     def __exit__(self, *_: object) -> None:

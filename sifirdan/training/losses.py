@@ -1,5 +1,6 @@
-"""The loss: a sum over target tokens, which the loop divides once by their number. Two forms: over the
-logits of all tokens at once, which is fastest, or of some at a time, which needs little memory.
+"""The cross-entropy loss: a sum over target tokens, which the loop divides once by their number. Two
+forms: over the logits of all tokens at once, which is fastest, or of some at a time, which needs little
+memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from sifirdan.model.layers import wide
 from sifirdan.model.transformer import Transformer, segment_mask
 
 LossOf = Callable[[Transformer, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+BatchLoss = Callable[[Mapping[str, Tensor]], Tensor]
 
 
 def loss_function(compiled: bool, logits_chunk: int | None) -> LossOf:
@@ -38,6 +40,11 @@ def loss_function(compiled: bool, logits_chunk: int | None) -> LossOf:
     return torch.compile(loss_of, dynamic=False, fullgraph=True) if compiled else loss_of
 
 
+def batch_loss(model: Transformer, loss_of: LossOf, dtype: torch.dtype) -> BatchLoss:
+    """`loss_of_batch` of this model, as a function of the batch alone."""
+    return lambda batch: loss_of_batch(model, loss_of, batch, dtype)
+
+
 def loss_of_batch(
     model: Transformer, loss_of: LossOf, batch: Mapping[str, Tensor], dtype: torch.dtype
 ) -> Tensor:
@@ -57,8 +64,9 @@ def cross_entropy_sum(
     """Negative log-likelihood in nats, summed over the targets that are not IGNORE,
     in fp32 (fp64 for a model in fp64).
 
-    embedded (B, T, C) from `model.embed`, targets (B, T), positions (B or 1, T). This is the
-    function that is compiled; the lookup before it is not."""
+    embedded (B, T, C) from `model.embed`, targets (B, T), which are already shifted by one
+    (corpus/loader.py), positions (B or 1, T). This is the function that is compiled; the lookup
+    before it is not."""
     logits = wide(model.lm_head(model.model(embedded, positions, mask)))  # (B, T, V)
     return F.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum"

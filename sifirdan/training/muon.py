@@ -8,11 +8,13 @@ always rounds to bf16, which processors without it emulate slowly, and fp32 and 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+
+from sifirdan.distributed import local, on_whole_matrices
 
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # of the quintic that lifts all singular values towards 1
 _FLOOR = 1e-7  # of a matrix's norm
@@ -50,21 +52,50 @@ class Muon(Optimizer):
     def _step(
         self, matrices: list[Tensor], lr: float, momentum: float, weight_decay: float
     ) -> None:
-        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
+        gradients = [local(matrix.grad) for matrix in matrices if matrix.grad is not None]
         assert len(gradients) == len(matrices), "a matrix has no gradient"
         momenta = [
-            self.state[matrix].setdefault("momentum", torch.zeros_like(matrix))
+            local(self.state[matrix].setdefault("momentum", torch.zeros_like(matrix)))
             for matrix in matrices
         ]
         torch._foreach_lerp_(momenta, gradients, 1 - momentum)
         updates = torch._foreach_lerp(gradients, momenta, momentum)  # Nesterov's look ahead
-        stack = torch.stack([_wide(update).to(self.dtype) for update in updates])
-        directions = orthogonalise(stack, self.num_steps)
-        torch._foreach_mul_(matrices, 1 - lr * weight_decay)
-        for matrix, direction in zip(matrices, directions, strict=True):
+        directions = self._directions(matrices, updates)
+        weights = [local(matrix) for matrix in matrices]
+        torch._foreach_mul_(weights, 1 - lr * weight_decay)
+        for matrix, weight, direction in zip(matrices, weights, directions, strict=True):
             rows, columns = matrix.shape
-            turned = direction if rows <= columns else direction.mT
-            matrix.add_(turned, alpha=-lr * max(1.0, rows / columns) ** 0.5)
+            weight.add_(direction, alpha=-lr * max(1.0, rows / columns) ** 0.5)
+
+    def _directions(self, matrices: list[Tensor], updates: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The orthogonalised updates; where matrices are sharded, `updates` and these are rows."""
+        if local(matrices[0]) is not matrices[0]:
+            return self._directions_of_shards(matrices, updates)
+        stack = torch.stack([_wide(update).to(self.dtype) for update in updates])
+        return [
+            direction if matrix.shape[0] <= matrix.shape[1] else direction.mT
+            for matrix, direction in zip(
+                matrices, orthogonalise(stack, self.num_steps), strict=True
+            )
+        ]
+
+    def _directions_of_shards(
+        self, matrices: list[Tensor], updates: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Each process orthogonalises some of the matrices, whole, and gives the rows back."""
+
+        def on_stack(stack: Tensor) -> Tensor:
+            tall = stack.shape[1] > stack.shape[2]
+            directions = orthogonalise(stack.mT if tall else stack, self.num_steps)
+            return directions.mT if tall else directions
+
+        directions: dict[int, Tensor] = {}
+        for shape in dict.fromkeys(matrix.shape for matrix in matrices):
+            same = [index for index, matrix in enumerate(matrices) if matrix.shape == shape]
+            shards = [updates[index].to(self.dtype) for index in same]
+            whole = on_whole_matrices(shards, shape[0], on_stack)
+            directions |= dict(zip(same, whole, strict=True))
+        return [directions[index] for index in range(len(matrices))]
 
 
 def orthogonalise(stack: Tensor, num_steps: int) -> Tensor:

@@ -4,13 +4,14 @@ Only called when a gradient's norm is infinite or NaN, and before a state is sav
 pays nothing for it. Not for gradients that are large but finite: the loop clips those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from sifirdan.corpus.loader import Batches
+from sifirdan.distributed import ALONE, World, full, local
 from sifirdan.errors import DataError
 from sifirdan.model.transformer import Transformer
 
@@ -22,10 +23,13 @@ def batch_refusal(
     numbers: range,
     batches: Batches,
     model: Transformer,
-    loss_of: Callable[[dict[str, Tensor]], Tensor],
+    loss_of: Callable[[Mapping[str, Tensor]], Tensor],
+    world: World = ALONE,
 ) -> DataError:
     """The error for a step whose gradient, over the batches `numbers`, is not finite. Each window is
-    passed again by itself, so that only those at fault are named."""
+    passed again by itself, so that only those at fault are named. Of several processes each looks at its
+    own, and all get the same error; under `fsdp` those passed in the same moment share a gradient, and are
+    named together."""
     here = [window for number in numbers for window in batches.window_numbers(number)]
     guilty = [window for window in here if not _is_finite(model, loss_of, batches, window)]
     model.zero_grad(set_to_none=True)
@@ -33,8 +37,15 @@ def batch_refusal(
     who = (
         f"windows {_some(guilty)}, of the documents {_some(documents)}"
         if guilty
+        else f"each of its {len(here)} windows, from {here[0]} to {here[-1]}, by itself is finite"
+        if world.size > 1
         else f"each of its windows {here[0]} to {here[-1]} by itself is finite"
     )
+    found = world.gather_texts(who)
+    if world.size > 1:
+        who = "; ".join(f"process {rank}: {text}" for rank, text in enumerate(found))
+        if world.is_sharded and guilty:
+            who += " (one of those named at the same place of each list is enough)"
     return DataError(
         f"step {step}: the gradient of batch {numbers[0]}"
         f"{f' to {numbers[-1]}' if len(numbers) > 1 else ''} is not finite: {who}; "
@@ -46,25 +57,31 @@ def batch_refusal(
 
 
 @torch.no_grad()
-def require_finite_state(model: Transformer, optimizers: list[Optimizer], step: int) -> None:
+def require_finite_state(
+    model: Transformer, optimizers: list[Optimizer], step: int, world: World = ALONE
+) -> None:
     """Refuse to save weights or optimiser states with NaN or infinite numbers: the newest saved state
     is always one that training can go on from."""
     named = dict(model.named_parameters())
     for number, optimizer in enumerate(optimizers):
         for index, entry in optimizer.state_dict()["state"].items():
             named |= {f"optimiser {number}.{index}.{key}": value for key, value in entry.items()}
-    for name, value in named.items():
-        if not bool(torch.isfinite(torch.as_tensor(value)).all()):
-            raise DataError(
-                f"step {step}: {name} is not finite any more; the states saved before it are kept",
-                expected="finite numbers",
-                todo="lower the learning rates (the section's optimizer)",
-            )
+    bad = (
+        name
+        for name, value in named.items()
+        if not bool(torch.isfinite(local(torch.as_tensor(value))).all())
+    )
+    for name in filter(None, world.gather_texts(next(bad, ""))):  # any process's
+        raise DataError(
+            f"step {step}: {name} is not finite any more; the states saved before it are kept",
+            expected="finite numbers",
+            todo="lower the learning rates (the section's optimizer)",
+        )
 
 
 def _is_finite(
     model: Transformer,
-    loss_of: Callable[[dict[str, Tensor]], Tensor],
+    loss_of: Callable[[Mapping[str, Tensor]], Tensor],
     batches: Batches,
     window: int,
 ) -> bool:
@@ -74,7 +91,7 @@ def _is_finite(
         {name: torch.from_numpy(value)[None].to(device) for name, value in row.items()}
     ).backward()
     return all(
-        bool(torch.isfinite(parameter.grad).all())
+        bool(torch.isfinite(full(parameter.grad)).all())
         for parameter in model.parameters()
         if parameter.grad is not None
     )

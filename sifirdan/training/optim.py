@@ -1,7 +1,8 @@
 """Optimisers and the learning-rate schedule, as a pure function of the step.
 
 The matrices inside the blocks take Muon or AdamW; embedding, head and norms always take AdamW.
-Weight decay is on those matrices only; every parameter is in exactly one group, a tied weight once.
+Weight decay is on the matrices inside the blocks only. Every parameter is in exactly one group, a tied
+weight once.
 """
 
 import math
@@ -66,7 +67,9 @@ class Schedule:
 
     def lr_factor(self, step: int, num_steps: int) -> float:
         """The factor on every rate at optimiser step `step` (1 … num_steps; clamped beyond): above 0
-        at step 1, smallest, `final_lr_share`, exactly at the last."""
+        at step 1, 1 where the warm-up ends, and at the last step exactly `final_lr_share`, where
+        there is a decay and more than one step. A warm-up that would fill all of these gives way to
+        the decay."""
         step = min(max(step, 1), num_steps)
         warmup = max(1, round(self.warmup_share * num_steps))
         decay = max(1, round(self.decay_share * num_steps))

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from sifirdan.corpus.loader import Batches, Windows
 from sifirdan.device import pick_dtype, should_compile
+from sifirdan.distributed import ALONE, World
 from sifirdan.errors import ConfigError, require
+from sifirdan.model.flops import FORMULA
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Runtime
 from sifirdan.training import flops, memory
@@ -121,12 +123,17 @@ def make_plan(
 
 
 def settle(
-    model: Transformer, windows: Windows, plan: Plan, runtime: Runtime, num_steps: int
+    model: Transformer,
+    windows: Windows,
+    plan: Plan,
+    runtime: Runtime,
+    num_steps: int,
+    world: World = ALONE,
 ) -> tuple[Plan, Estimate]:
     """The plan as it works for this model on this machine, and what the run will take. Weights,
     gradients and random states are left as they were."""
     device = next(model.parameters()).device
-    config, batch_sequences = model.config, plan.micro_batch * plan.accumulation
+    config, batch_sequences = model.config, plan.micro_batch * plan.accumulation * world.size
     _say_if_vocabulary_is_odd(config.vocab_size, device)
     model.train()
     with _unchanged(model):
@@ -136,6 +143,8 @@ def settle(
             checkpointing=plan.gradient_checkpointing,
         )
         room, micro = memory.device_memory(device), plan.micro_batch
+        if device.type == "cpu":  # its memory is for all of them
+            room //= world.size
         if runtime.micro_batch is None:
             micro = memory.largest_that_fits(need, micro, room)
         if need.bytes_for(micro) > room:
@@ -146,10 +155,11 @@ def settle(
         plan = plan.with_micro_batch(micro, config.context_length, config.vocab_size)
         if plan.gradient_checkpointing:
             memory.checkpoint_blocks(model)
-        _log_plan(model, plan, num_steps, device)
+        _log_plan(model, plan, num_steps, device, world)
         plan, seconds = _try_out(
             model, windows, plan, device, may_shrink=runtime.micro_batch is None
         )
+    plan = _same_for_all(plan, model, world)
     tokens = num_steps * batch_sequences * config.context_length
     estimate = Estimate(
         parameters=model.num_parameters(),
@@ -163,10 +173,22 @@ def settle(
     logger.info(
         "estimate: %.1f minutes of forward and backward passes, up to %.1f GB, %.3g FLOPs (%s a token); "
         "a matrix product was measured at %.0f GFLOP/s",
-        estimate.seconds / 60, estimate.memory_bytes / 1e9, estimate.flops, flops.FORMULA,
+        estimate.seconds / 60, estimate.memory_bytes / 1e9, estimate.flops, FORMULA,
         estimate.matmul_rate / 1e9,
     )  # fmt: skip
     return plan, estimate
+
+
+def _same_for_all(plan: Plan, model: Transformer, world: World) -> Plan:
+    """What was measured may differ between processes: the smallest micro-batch, compiled where all can."""
+    if world.size == 1:
+        return plan
+    said = world.gather_texts(f"{plan.micro_batch} {int(plan.compiled)}")
+    found = [[int(number) for number in text.split()] for text in said]
+    micro, compiled = min(micro for micro, _ in found), all(flag for _, flag in found)
+    config = model.config
+    plan = plan.with_micro_batch(micro, config.context_length, config.vocab_size)
+    return replace(plan, compiled=compiled)
 
 
 @contextmanager
@@ -275,8 +297,11 @@ def _say_if_vocabulary_is_odd(vocab_size: int, device: torch.device) -> None:
         )  # fmt: skip
 
 
-def _log_plan(model: Transformer, plan: Plan, num_steps: int, device: torch.device) -> None:
-    step_tokens = plan.micro_batch * plan.accumulation * model.config.context_length
+def _log_plan(
+    model: Transformer, plan: Plan, num_steps: int, device: torch.device, world: World
+) -> None:
+    sequences = plan.micro_batch * plan.accumulation * world.size
+    step_tokens = sequences * model.config.context_length
     tokens, parameters = num_steps * step_tokens, model.num_parameters()
     logger.info(
         "plan: parameters=%.2fM matrices_and_head=%.2fM tokens=%.2fM tokens_per_parameter=%.1f steps=%d "

@@ -2,6 +2,7 @@
 curve folders, with the resume fingerprint. The plan itself is made in plan.py.
 """
 
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -14,11 +15,14 @@ import torch
 from sifirdan import chat, runs
 from sifirdan.corpus.loader import Batches, Windows
 from sifirdan.device import attention_backends
+from sifirdan.distributed import World, current
+from sifirdan.errors import ConfigError
 from sifirdan.model.checkpoint import save_model
 from sifirdan.model.transformer import Transformer
 from sifirdan.runtime import Runtime
 from sifirdan.tokenizer import MODEL_FILE, Tokenizer
 from sifirdan.tokenizer_files import save_hugging_face, save_readable
+from sifirdan.training.changes import describe_changes
 from sifirdan.training.flops import flops_per_token
 from sifirdan.training.loop import FitSettings, Point, eval_steps, fit
 from sifirdan.training.optim import OptimParams, Schedule, build_optimizers
@@ -102,9 +106,11 @@ def train_to_folder(
     """Train `model`, from the newest saved state if there is one, and write the finished folders.
     `describe` adds to the model's folder what says what it is. The state stays until the caller
     clears it."""
-    plan = make_plan(recipe.batch_sequences, recipe.num_steps, recipe.precision, runtime, device)
+    world = current(runtime)
+    share = world.share(recipe.batch_sequences)
+    plan = make_plan(share, recipe.num_steps, recipe.precision, runtime, device)
     with plainly_refused(plan), attention_backends(device, runtime.deterministic):
-        plan, estimate = settle(model, recipe.windows, plan, runtime, recipe.num_steps)
+        plan, estimate = settle(model, recipe.windows, plan, runtime, recipe.num_steps, world)
     settings = FitSettings(
         num_steps=recipe.num_steps,
         micro_batches_per_step=plan.accumulation,
@@ -117,21 +123,27 @@ def train_to_folder(
         loader_workers=runtime.loader_workers,
         logits_chunk=plan.logits_chunk,
         lr_matrices=recipe.optimizer.lr_matrices,
-        utilisation_a_token=flops_per_token(model) / estimate.matmul_rate,
+        utilisation_a_token=flops_per_token(model) / (estimate.matmul_rate * world.size),
     )
     store = ResumeStore(
-        places.store, _fingerprint(inputs=inputs, params=params, plan=plan, device=device)
+        places.store,
+        _same_for_all(
+            _fingerprint(inputs=inputs, params=params, plan=plan, device=device, world=world), world
+        ),
+        world=world,
     )
     watch = Watch(recipe.limits)
+    lock = runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training")
     with (
-        runs.lock(places.store.parent / f".{places.store.name}.lock", doing="training"),
+        lock if world.is_first else contextlib.nullcontext(),
         plainly_refused(plan),
         attention_backends(device, runtime.deterministic),
     ):
+        world.shard(model, model.model.layers, compiled=plan.compiled)
         points = fit(
             model,
             build_optimizers(model, recipe.optimizer, plan.dtype),
-            Batches(recipe.windows, plan.micro_batch),
+            Batches(recipe.windows, plan.micro_batch, world.rank, world.size),
             settings,
             store,
             validate=recipe.validate,
@@ -143,18 +155,22 @@ def train_to_folder(
             ),
             extra={"run_id": tracker.run_id},
             watch=watch,
+            world=world,
         )
         trained = Trained(points, watch.ending(points[-1]["step"], recipe.num_steps))
+        whole = world.whole(model)
+        if not world.is_first:
+            return trained
         _log_ending(trained)
         made: dict[str, Any] = {
             "inputs": inputs,
-            "params": dict(params) | {"runtime": plan.facts},
+            "params": dict(params) | {"runtime": plan.facts | world.facts | store.facts},
             "packages": PACKAGES,
         }
         with runs.new_folder(places.report, kind="curve", **made) as output:
             save_curve(output.path, points, recipe.curves)
         with runs.new_folder(places.out, kind="model", **made) as output:
-            save_trained(output.path, model, tokenizer)
+            save_trained(output.path, whole, tokenizer)
             describe(output.path, trained)
             output.counts |= trained.ending.facts | {"parameters": model.num_parameters()}
         store.mark_finished()
@@ -190,15 +206,34 @@ def _fingerprint(
     params: Mapping[str, Any],
     plan: Plan,
     device: torch.device,
+    world: World,
 ) -> dict[str, Any]:
     """Everything that a resumed run must share with the one it continues."""
     return {
         "inputs": {name: manifest.sha256 for name, manifest in inputs.items()},
         "params": dict(params),
-        "runtime": plan.facts | {"device": device.type},
+        "runtime": plan.facts | world.facts | {"device": device.type},
         "code": code_hashes(),
         "versions": runs.versions(*PACKAGES),
     }
+
+
+def _same_for_all(fingerprint: dict[str, Any], world: World) -> dict[str, Any]:
+    """That of process 0, after a look that all train the same: on another machine code, packages or type
+    may be others. Only the number of threads may differ."""
+    if world.size == 1:
+        return fingerprint
+    first, *others = map(json.loads, world.gather_texts(json.dumps(fingerprint)))
+    for rank, other in enumerate(others, start=1):
+        other["runtime"]["threads"] = first["runtime"]["threads"]
+        if changes := describe_changes(other, first):
+            raise ConfigError(
+                f"process {rank} would train something else than process 0 (is: process {rank}, "
+                f"was: process 0): {'; '.join(changes)}",
+                expected="the same checkout, environment and kind of device for every process",
+                todo="bring the machines to the same state, then run the same command again",
+            )
+    return dict(first)
 
 
 def save_trained(folder: Path, model: Transformer, tokenizer: Tokenizer) -> None:
