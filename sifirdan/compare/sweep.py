@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from sifirdan.compare.measures import plain
+from sifirdan.compare.measures import flat, plain
 from sifirdan.compare.noise import t_quantile
 from sifirdan.config import PARAMS_FILE, read_values
 from sifirdan.errors import ConfigError
+from sifirdan.text_table import aligned
 
 BASELINE = "as params.yaml has it"
 SECTIONS = ("train_tokenizer", "tokenize_corpus", "train")  # whose keys may be varied
@@ -94,7 +95,7 @@ def _choices(part: str, params: Mapping[str, Any]) -> tuple[str, list[Any]]:
 
 def _look_up(params: Mapping[str, Any], key: str) -> Any:
     """The value of a dotted key now; ConfigError names near ones where there is none."""
-    known = dict(_leaves(params))
+    known = dict(flat(params))
     if key in known:
         return known[key]
     near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
@@ -103,14 +104,6 @@ def _look_up(params: Mapping[str, Any], key: str) -> Any:
         expected=f"a key of {', '.join(SECTIONS)} in {PARAMS_FILE}",
         todo=f"did you mean {' or '.join(near)}?" if near else "",
     )
-
-
-def _leaves(content: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for key, value in content.items():
-        inside = isinstance(value, dict) and value
-        found += _leaves(value, f"{above}{key}.") if inside else [(f"{above}{key}", value)]
-    return found
 
 
 def _said(value: Any) -> str:
@@ -185,42 +178,25 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
 
 def lines(rows: Sequence[Row]) -> list[str]:
     """The table for a terminal."""
-    table = [list(HEAD), *cells(rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
-    right = {2, 3, 5, 6, 7}
-    return [
-        "  ".join(
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in table
-    ]
+    texts = [HEAD.index(title) for title in ("setting", "bits per byte", "verdict")]
+    return list(aligned([HEAD, *cells(rows)], left=texts))
 
 
 def record(rows: Sequence[Row], seeds: Sequence[int]) -> dict[str, Any]:
     """The same for machines."""
-    baseline = rows[0]
-    return {
-        "seeds": list(seeds),
-        "rows": [
-            {
-                "changes": dict(row.variant.changes),
-                "tokens": row.tokens,
-                "epochs": row.epochs,
-                "minutes": row.minutes,
-                "parameters": row.parameters,
-            }
-            | (
-                {"failure": row.failure}
-                if row.failure
-                else {
-                    "val_bits_per_byte": list(row.values),
-                    "difference": standing(row, baseline).difference,
-                    "noise": standing(row, baseline).limit,
-                    "verdict": standing(row, baseline).verdict if row is not baseline else "",
-                    "curve": [list(point) for point in row.curve],
-                }
-            )
-            for row in rows
-        ],
+    return {"seeds": list(seeds), "rows": [_facts(row, rows[0]) for row in rows]}
+
+
+def _facts(row: Row, baseline: Row) -> dict[str, Any]:
+    names = ("tokens", "epochs", "minutes", "parameters")
+    facts = {"changes": dict(row.variant.changes)} | {name: getattr(row, name) for name in names}
+    if row.failure:
+        return facts | {"failure": row.failure}
+    found = standing(row, baseline)
+    return facts | {
+        "val_bits_per_byte": list(row.values),
+        "difference": found.difference,
+        "noise": found.limit,
+        "verdict": found.verdict if row is not baseline else "",
+        "curve": [list(point) for point in row.curve],
     }

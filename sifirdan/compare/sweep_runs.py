@@ -103,6 +103,7 @@ class _Place:
     def __init__(self, sweep: Sweep, work: Path) -> None:
         self.sweep, self.work = sweep, work
         self.environment = scratch_runs.environment(sweep.project, work)
+        self.baseline = _Prepared(self, Variant({}), work / "baseline")
         self.baseline_tokens = 0
 
     def row(self, variant: Variant, number: int) -> Row:
@@ -129,11 +130,21 @@ class _Place:
         assert self.sweep.budget.minutes is not None
         if not variant.changes:
             seconds = self.sweep.budget.minutes * 60
-            self.baseline_tokens = round(prepared.speed("alone") * seconds)
+            self.baseline_tokens = round(self._speed(prepared) * seconds)
             return {"tokens": self.baseline_tokens}
         if all(key.startswith(_SAME_SPEED) for key in variant.changes):
             return {"tokens": self.baseline_tokens}
-        return {"tokens": round(self.baseline_tokens * prepared.speed("beside the baseline"))}
+        return {"tokens": round(self.baseline_tokens * self._speed(prepared))}
+
+    def _speed(self, prepared: "_Prepared") -> float:
+        """Tokens a second of the baseline; of another setting, how many times that. Kept or measured now."""
+        file = prepared.kept / "speed.json"
+        if not file.is_file():
+            speed, how = prepared.trial(), "alone"
+            if prepared.variant.changes:
+                speed, how = speed / self.baseline.trial(), "beside the baseline"
+            runs.write_json(file, {"speed": speed, "measured": how})
+        return float(_read(file)["speed"])
 
 
 class _Prepared:
@@ -144,31 +155,21 @@ class _Prepared:
         self.params = variant.applied(place.sweep.params)
         self.kept = place.sweep.project / KEPT / _digest(self.params | place.sweep.facts)
 
-    def speed(self, how: str) -> float:
-        """Tokens a second in a trial; of a variant, how many times the baseline's."""
-        file = self.kept / "speed.json"
-        if not file.is_file():
-            mine = self._trial(self, "trial")
-            other = 1.0
-            if self.variant.changes:
-                baseline = _Prepared(self.place, Variant({}), self.folder / "baseline")
-                other = self._trial(baseline, "trial of the baseline")
-            runs.write_json(file, {"speed": mine / other, "measured": how})
-        return float(_read(file)["speed"])
-
-    def _trial(self, of: "_Prepared", said: str) -> float:
-        folder = of._folder(said.replace(" ", "-"))
-        params = scratch_runs.seeded(of.params, 1, self.place.sweep.project)
+    def trial(self) -> float:
+        """Its tokens a second in a short training now."""
+        folder = self.folder / "trial"
+        params = scratch_runs.seeded(self.params, 1, self.place.sweep.project)
         params["train"] |= _NO_BUDGET | {
             "epochs": 1.0,
             "max_minutes": TRIAL_MINUTES,
             "val_tokens": 1,
         }
-        _log.info("sweep: %s, %s of its speed", of.variant.name, said)
-        speed = self._train(of, folder, params)
+        _log.info("sweep: %s, trial of its speed", self.variant.name)
+        speed = self._train(folder, params)
+        scratch_runs.remove(folder)
         if not speed:
             raise DataError(
-                f"{of.variant.name}: a trial of {TRIAL_MINUTES} minutes said no speed",
+                f"{self.variant.name}: a trial of {TRIAL_MINUTES} minutes said no speed",
                 expected="tokens_per_second in its lines",
                 todo="give --epochs instead of --minutes",
             )
@@ -188,8 +189,8 @@ class _Prepared:
         train |= _NO_BUDGET | {unit: size, "val_tokens": _ALL}
         train["val_every_tokens"] = max(train["batch_tokens"], int(every / _VALIDATIONS) + 1)
         _log.info("sweep: %s, %s, %s %s", self.variant.name, said, f"{size:,}", unit)
-        folder = self._folder(f"seed-{seed}")
-        speed = self._train(self, folder, params)
+        folder = self.folder / f"seed-{seed}"
+        speed = self._train(folder, params)
         todo = "run the same command again"
         found = json_files.read_object(folder / "metrics/train.json", todo=todo)
         found["curve"] = json_files.read_lines(folder / "reports/train/curve.jsonl", todo=todo)
@@ -201,15 +202,12 @@ class _Prepared:
         """The tokenizer and tokens made for it, and its models."""
         scratch_runs.remove(self.folder)
 
-    def _train(self, of: "_Prepared", folder: Path, params: dict[str, Any]) -> float:
-        scratch_runs.lay_out(of._source(), folder, params)
+    def _train(self, folder: Path, params: dict[str, Any]) -> float:
+        scratch_runs.lay_out(self._source(), folder, params)
         environment = self.place.environment
-        speed = scratch_runs.run_stage("train", folder, environment, of=of.variant.name)
+        speed = scratch_runs.run_stage("train", folder, environment, of=self.variant.name)
         scratch_runs.remove(folder / "models/base")
         return speed
-
-    def _folder(self, name: str) -> Path:
-        return self.folder / name
 
     def _source(self) -> Path:
         """The project, or a copy of it that has this variant's tokenizer and tokens."""

@@ -15,6 +15,7 @@ from sifirdan.corpus.ledger_file import SPLITS, read_summary
 from sifirdan.corpus.reasons import NOT_FOR_PRETRAINING
 from sifirdan.corpus.shard_rows import token_counts
 from sifirdan.errors import DataError
+from sifirdan.text_table import aligned
 
 
 def contents(corpus: Path, tokens: Path) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def contents_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["tokens_note"]:
         for row in rows:
             row[-2] = "-"
-    yield from _aligned([head, *rows], text_columns=2)
+    yield from aligned([head, *rows], left=(0, 1))
     yield ""
     yield f"share: of {found['share_of']}; in = train + val + test + ood + rejected + duplicates"
     yield "chars, tokens: of all four splits"
@@ -110,14 +111,3 @@ def _tokens_of(
 
 def _grouped(numbers: list[int]) -> list[str]:
     return [f"{number:,}" for number in numbers]
-
-
-def _aligned(rows: list[list[str]], *, text_columns: int) -> Iterator[str]:
-    """Rows in columns: the first `text_columns` to the left, numbers to the right."""
-    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if n < text_columns else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()

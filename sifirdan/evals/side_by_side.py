@@ -31,6 +31,7 @@ from sifirdan.evals.multiple_choice import (
     score_items,
 )
 from sifirdan.evals.own_files import read_rows, read_text
+from sifirdan.text_table import aligned
 
 MAX_WINDOW = 1024  # tokens, unless more are asked for: a long context costs time and memory
 MIN_DOCUMENTS = 10  # for an interval: of fewer there is nothing to draw from
@@ -222,7 +223,7 @@ def table(rows: Sequence[Row]) -> list[str]:
         )
         for row in rows
     ]
-    lines = _aligned([head, *cells])
+    lines = _aligned(head, cells)
     same = {(row.documents, row.unscorable, row.words, row.bytes) for row in rows}
     for documents, unscorable, words, size in sorted(same):
         lines.append(
@@ -292,7 +293,7 @@ def task_table(results: Sequence[tuple[str, str, Accuracy]]) -> list[str]:
         )
         for name, task, found in results
     ]
-    lines = _aligned([head, *cells])
+    lines = _aligned(head, cells)
     if any(found.standard_error is None for _, _, found in results):
         lines.append(f"A standard error takes {MIN_ITEMS} items or more.")
     return lines
@@ -343,16 +344,7 @@ def _short(value: float, digits: int = 1) -> str:
     return f"{value:.{digits}f}" if value < 1e6 else f"{value:.3g}"
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _aligned(head: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> list[str]:
     """Names to the left, numbers to the right."""
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    texts = {
-        index for index, title in enumerate(rows[0]) if title in ("model", "task", "tokenizer")
-    }
-    return [
-        "  ".join(
-            cell.ljust(width) if index in texts else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    names = ("model", "task", "tokenizer")
+    return list(aligned([head, *cells], [n for n, title in enumerate(head) if title in names]))
